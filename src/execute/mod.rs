@@ -1,0 +1,1 @@
+//! Execute: walks the graph. Every ready node runs, within limits.

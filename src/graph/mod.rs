@@ -1,0 +1,1 @@
+//! Graph: nodes are tasks on targets, edges are reasons.

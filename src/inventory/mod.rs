@@ -1,0 +1,1 @@
+//! Inventory: hypervisors, hosts, groups, clusters and members, with their variables.

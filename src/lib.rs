@@ -1,0 +1,25 @@
+//! etcdrun: inventories and playbooks become one task graph that runs over SSH.
+//!
+//! ```text
+//! inventory/ ─┐
+//! playbooks/ ─┼▶ load ─▶ compile ─▶ execute ─▶ events ─▶ reporters
+//! roles/     ─┘
+//! ```
+//!
+//! A folder a stage. `source`, `template`, `inventory` and `playbook` load; `compile` turns what
+//! was loaded into a `graph`; `execute` walks it, with `modules` deciding what a task does,
+//! `remote` carrying it to a host and `ssh` moving the bytes; `report` is all that prints.
+
+pub mod cli;
+pub mod compile;
+pub mod execute;
+pub mod graph;
+pub mod inventory;
+pub mod model;
+pub mod modules;
+pub mod playbook;
+pub mod remote;
+pub mod report;
+pub mod source;
+pub mod ssh;
+pub mod template;

@@ -1,0 +1,1 @@
+//! Model: the words every stage shares. Spans, names, values, effects, outcomes.

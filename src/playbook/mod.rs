@@ -1,0 +1,1 @@
+//! Playbooks and roles, loaded and typed; imports and roles are expanded here.

@@ -1,0 +1,1 @@
+//! Source: YAML text becomes spanned, tagged nodes; problems become diagnostics.

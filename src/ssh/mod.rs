@@ -1,0 +1,1 @@
+//! SSH transport: connect, exec, tunnel. Knows nothing of tasks or playbooks.

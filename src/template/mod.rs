@@ -1,0 +1,1 @@
+//! Templates: minijinja, strict about undefined names, with the filters people expect.
