@@ -1,1 +1,21 @@
 //! Model: the words every stage shares. Spans, names, values, effects, outcomes.
+//!
+//! Plain data without behaviour that belongs to a stage; imports nothing from the other folders.
+
+mod effects;
+mod names;
+mod outcome;
+mod scalar;
+mod span;
+
+pub use effects::{Disruption, Effects};
+pub use names::{ClusterName, GroupName, HostName};
+pub use outcome::{Diff, Outcome, Status};
+pub use scalar::{ByteSize, FileMode, ParseScalarError, Seconds};
+pub use span::{FileId, Span, Spanned};
+
+/// A run-time value: registered results, facts, rendered variables.
+pub type Value = serde_json::Value;
+
+/// A run-time map, in insertion order.
+pub type ValueMap = serde_json::Map<String, Value>;

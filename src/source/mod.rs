@@ -1,1 +1,20 @@
 //! Source: YAML text becomes spanned, tagged nodes; problems become diagnostics.
+//!
+//! In: files of the inventory, playbooks, roles. Out: `Node` trees whose every part knows its place,
+//! typed by `typed`; and `Diagnostics`, all of a file at once where that is possible.
+//! Never connects anywhere, never prints, never panics on any input.
+
+mod diagnostics;
+mod node;
+mod parse;
+mod scalar;
+mod sources;
+mod suggest;
+mod typed;
+
+pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use node::{Key, Kind, Map, Node};
+pub use parse::{MAX_FILE_BYTES, parse};
+pub use sources::{Position, Sources};
+pub use suggest::did_you_mean;
+pub use typed::{TypeError, check, from_node};

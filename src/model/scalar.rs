@@ -1,0 +1,123 @@
+//! Scalars with a meaning of their own: file modes, sizes, durations.
+//!
+//! They deserialize through `source::scalar`, so that an argument which is still a template when
+//! its file is loaded is accepted there and parsed once it is rendered.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// Why a scalar was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseScalarError(pub String);
+
+/// Permission bits, written in octal (`"0640"`) or symbolically (`u=rw,g=r,o=`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileMode(String);
+
+impl FileMode {
+    /// The mode as chmod takes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for FileMode {
+    type Err = ParseScalarError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let octal = (3..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+        let symbolic = !text.is_empty() && text.split(',').all(is_symbolic_clause);
+        if octal || symbolic {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(ParseScalarError(format!(
+            "`{text}` is not a file mode; write it in octal and quoted (\"0644\") or symbolically (u=rw,g=r)"
+        )))
+    }
+}
+
+fn is_symbolic_clause(clause: &str) -> bool {
+    let Some(operator) = clause.find(['=', '+', '-']) else { return false };
+    let (who, permissions) = (&clause[..operator], &clause[operator + 1..]);
+    who.bytes().all(|b| b"ugoa".contains(&b)) && permissions.bytes().all(|b| b"rwxXst".contains(&b))
+}
+
+/// A number of bytes: `20GiB`, `512M`, `1048576`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+impl FromStr for ByteSize {
+    type Err = ParseScalarError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseScalarError(format!("`{text}` is not a size; write bytes or a unit, like 512MiB or 20GiB"));
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+        let factor: u64 = match text[digits..].trim() {
+            "" | "B" => 1,
+            "K" | "KiB" => 1 << 10,
+            "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
+            "T" | "TiB" => 1 << 40,
+            "KB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "TB" => 1_000_000_000_000,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(factor).map(Self).ok_or_else(wrong)
+    }
+}
+
+/// A duration: `90`, `1.5`, `90s`, `5m`, `2h`, `250ms`; a bare number is seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seconds(pub Duration);
+
+impl FromStr for Seconds {
+    type Err = ParseScalarError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseScalarError(format!("`{text}` is not a duration; write seconds or a unit, like 30s or 5m"));
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+        let factor = match text[digits..].trim() {
+            "" | "s" => 1.0,
+            "ms" => 0.001,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return Err(wrong()),
+        };
+        Duration::try_from_secs_f64(number * factor).map(Self).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_octal_or_symbolic() {
+        for good in ["0644", "644", "u=rw,g=r,o=", "a+x", "u+rwX"] {
+            assert!(good.parse::<FileMode>().is_ok(), "{good}");
+        }
+        for bad in ["", "0888", "rw", "1", "u=rw;rm", "u=z", "123456"] {
+            assert!(bad.parse::<FileMode>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_durations_take_units() {
+        assert_eq!("20GiB".parse(), Ok(ByteSize(20 << 30)));
+        assert!("20 furlongs".parse::<ByteSize>().is_err());
+        assert!("99999999999999TiB".parse::<ByteSize>().is_err());
+        assert_eq!("1.5m".parse(), Ok(Seconds(Duration::from_secs(90))));
+        assert!("-1s".parse::<Seconds>().is_err());
+    }
+}

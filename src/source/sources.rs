@@ -1,0 +1,114 @@
+//! The files that were read, kept so that a diagnostic can show the line it speaks of.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{Diagnostic, MAX_FILE_BYTES};
+use crate::model::{FileId, Span};
+
+#[derive(Clone, Debug)]
+struct SourceFile {
+    path: PathBuf,
+    text: Arc<str>,
+}
+
+/// All files read for one invocation.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    files: Vec<SourceFile>,
+}
+
+/// A line and a column, both counted from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl Sources {
+    /// Adds text that has a name but need not be a file (`-e` arguments, embedded playbooks).
+    pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
+        let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
+        self.files.push(SourceFile { path: path.into(), text: text.into() });
+        id
+    }
+
+    /// Reads a text file within the size limit. The error says what is wrong with the file itself.
+    pub fn read(&mut self, path: &Path) -> Result<FileId, Diagnostic> {
+        let text = read_text(path)
+            .map_err(|problem| Diagnostic::error(None, format!("{}: {problem}", path.display())))?;
+        Ok(self.add(path, text))
+    }
+
+    pub fn text(&self, file: FileId) -> &str {
+        self.files.get(file.0 as usize).map_or("", |f| &f.text)
+    }
+
+    pub fn shared_text(&self, file: FileId) -> Arc<str> {
+        self.files.get(file.0 as usize).map_or_else(|| "".into(), |f| f.text.clone())
+    }
+
+    pub fn path(&self, file: FileId) -> &Path {
+        self.files.get(file.0 as usize).map_or(Path::new(""), |f| &f.path)
+    }
+
+    pub fn position(&self, span: Span) -> Position {
+        let text = self.text(span.file);
+        let start = (span.start as usize).min(text.len());
+        let before = text.get(..start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        Position {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    /// `file:line:column`, as editors take it.
+    pub fn describe(&self, span: Span) -> String {
+        let Position { line, column } = self.position(span);
+        format!("{}:{line}:{column}", self.path(span.file).display())
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let metadata = fs::metadata(path).map_err(|e| describe_io(&e))?;
+    if metadata.is_dir() {
+        return Err("is a directory, and a file belongs here".into());
+    }
+    let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    // A size limit on the read itself: a device or a growing file has no honest length.
+    fs::File::open(path)
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(|e| describe_io(&e))?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(format!("is larger than {} MiB, the limit for a YAML file", MAX_FILE_BYTES >> 20));
+    }
+    String::from_utf8(bytes)
+        .map_err(|e| format!("is not text: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
+}
+
+fn describe_io(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".into(),
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_characters_from_one() {
+        let mut sources = Sources::default();
+        let file = sources.add("x.yaml", "a: 1\nü: {b}\n");
+        assert_eq!(sources.describe(Span::new(file, 9, 10)), "x.yaml:2:4");
+        assert_eq!(sources.describe(Span::new(file, 999, 1000)), "x.yaml:3:1");
+    }
+}
