@@ -1,1 +1,15 @@
 //! Modules: what a task calls. One file each, with typed arguments and a POSIX shell payload.
+//!
+//! In: rendered arguments. Out: an `Action`, either a payload that checks and applies on the target
+//! in one exec, or an operator-side action. A module never opens a connection by itself, never
+//! prints, and changes nothing in check mode.
+//!
+//! To add one: copy a file, implement `Module`, and add a line to `registry`.
+
+mod action;
+mod registry;
+mod spec;
+
+pub use action::{Action, ActionContext, ActionError, EngineAction};
+pub use registry::{all, find, names};
+pub use spec::{BuildContext, Module, ModuleError, ModuleSpec, ResultField};

@@ -13,7 +13,7 @@ mod suggest;
 mod typed;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
-pub use node::{Key, Kind, Map, Node};
+pub use node::{Key, Kind, Map, Node, Vars};
 pub use parse::{MAX_FILE_BYTES, parse};
 pub use sources::{Position, Sources};
 pub use suggest::did_you_mean;

@@ -33,7 +33,10 @@ impl Sources {
     /// Adds text that has a name but need not be a file (`-e` arguments, embedded playbooks).
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
-        self.files.push(SourceFile { path: path.into(), text: text.into() });
+        self.files.push(SourceFile {
+            path: path.into(),
+            text: text.into(),
+        });
         id
     }
 
@@ -49,11 +52,15 @@ impl Sources {
     }
 
     pub fn shared_text(&self, file: FileId) -> Arc<str> {
-        self.files.get(file.0 as usize).map_or_else(|| "".into(), |f| f.text.clone())
+        self.files
+            .get(file.0 as usize)
+            .map_or_else(|| "".into(), |f| f.text.clone())
     }
 
     pub fn path(&self, file: FileId) -> &Path {
-        self.files.get(file.0 as usize).map_or(Path::new(""), |f| &f.path)
+        self.files
+            .get(file.0 as usize)
+            .map_or(Path::new(""), |f| &f.path)
     }
 
     pub fn position(&self, span: Span) -> Position {
@@ -86,10 +93,17 @@ fn read_text(path: &Path) -> Result<String, String> {
         .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
         .map_err(|e| describe_io(&e))?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(format!("is larger than {} MiB, the limit for a YAML file", MAX_FILE_BYTES >> 20));
+        return Err(format!(
+            "is larger than {} MiB, the limit for a YAML file",
+            MAX_FILE_BYTES >> 20
+        ));
     }
-    String::from_utf8(bytes)
-        .map_err(|e| format!("is not text: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
+    String::from_utf8(bytes).map_err(|e| {
+        format!(
+            "is not text: byte {} is not UTF-8",
+            e.utf8_error().valid_up_to()
+        )
+    })
 }
 
 fn describe_io(error: &io::Error) -> String {

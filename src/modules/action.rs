@@ -1,0 +1,57 @@
+//! What a task does once its arguments are known.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    model::Outcome,
+    remote::{Payload, RemoteError, Session},
+};
+
+/// Either a payload for the target, or something the engine does itself.
+pub enum Action {
+    /// Runs on the target; several of these can share one exec.
+    Remote(Payload),
+    /// Runs here, with the target at hand: transfers, waits, reboots, facts.
+    Engine(Box<dyn EngineAction>),
+    /// Decided without any work: `debug`, `assert`, `set_fact`.
+    Done(Box<Outcome>),
+}
+
+/// An operator-side action.
+#[async_trait]
+pub trait EngineAction: Send + Sync {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError>;
+}
+
+/// What an operator-side action can reach.
+pub struct ActionContext {
+    /// The way to the target. Connects when first used, so an action that needs no host makes none.
+    pub session: Arc<Session>,
+    pub check_mode: bool,
+    /// The task's own limit, if it has one.
+    pub timeout: Option<Duration>,
+}
+
+impl ActionContext {
+    /// Runs one payload on the target with the task's settings.
+    pub async fn run(&self, payload: Payload) -> Result<Outcome, ActionError> {
+        Ok(self.session.run_one(payload, self.check_mode).await?)
+    }
+
+    /// Puts a local file into the session's staging folder and returns its path there.
+    pub async fn upload(&self, local: &Path) -> Result<String, ActionError> {
+        Ok(self.session.upload(local).await?)
+    }
+}
+
+/// Why an operator-side action did not come to an outcome of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum ActionError {
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The task failed; the message is for the person.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -1,0 +1,18 @@
+//! The list of modules. Adding a module adds a line here.
+
+use super::spec::ModuleSpec;
+
+static MODULES: &[ModuleSpec] = &[];
+
+/// Every module, by name.
+pub fn all() -> &'static [ModuleSpec] {
+    MODULES
+}
+
+pub fn find(name: &str) -> Option<&'static ModuleSpec> {
+    MODULES.iter().find(|module| module.name == name)
+}
+
+pub fn names() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().map(|module| module.name)
+}

@@ -1,0 +1,178 @@
+//! What a module is: typed arguments, a statement of effects, and the way to an action.
+
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+
+use super::action::Action;
+use crate::{
+    model::{Effects, Span},
+    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, check, from_node},
+    template::{Engine, Scope},
+};
+
+/// A field of a module's result, beyond what every result has.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultField {
+    pub name: &'static str,
+    pub doc: &'static str,
+}
+
+/// What a module may use while it turns arguments into an action: files of the operator, templates.
+pub struct BuildContext<'a> {
+    pub engine: &'a Engine,
+    pub scope: &'a Scope,
+    /// Where a relative `src` is looked for, first match wins: the role's folder, then the playbook's.
+    pub file_paths: &'a [PathBuf],
+    pub template_paths: &'a [PathBuf],
+    pub check_mode: bool,
+    /// The place of the task, for errors.
+    pub span: Span,
+}
+
+/// Why arguments that were well typed still cannot become an action.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ModuleError {
+    pub message: String,
+    pub help: Option<String>,
+}
+
+impl ModuleError {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// A module: the type itself is its arguments.
+///
+/// The doc comments of the type and its fields are its documentation (`etcdrun doc NAME`).
+pub trait Module: DeserializeOwned + JsonSchema + Sized + Send + 'static {
+    const NAME: &'static str;
+    /// The argument that a bare string stands for, as in `command: ls -l`.
+    const FREE_FORM: Option<&'static str> = None;
+    /// A playbook snippet that shows its use.
+    const EXAMPLE: &'static str;
+    const RESULT: &'static [ResultField] = &[];
+
+    /// Rules between arguments, such as "one of `src` and `content`". Also called at load, when an
+    /// argument may still be a placeholder: judge by presence there, by value only in `action`.
+    fn validate(&self) -> Result<(), ModuleError> {
+        Ok(())
+    }
+
+    fn effects(&self) -> Effects;
+
+    fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError>;
+}
+
+/// A module as the rest of the crate sees it.
+pub struct ModuleSpec {
+    pub name: &'static str,
+    pub free_form: Option<&'static str>,
+    pub example: &'static str,
+    pub result: &'static [ResultField],
+    schema: fn() -> Schema,
+    check: fn(&Node, &mut Diagnostics) -> Option<Effects>,
+    build: fn(&Node, &BuildContext<'_>) -> Result<(Effects, Action), Vec<Diagnostic>>,
+}
+
+impl std::fmt::Debug for ModuleSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ModuleSpec").field(&self.name).finish()
+    }
+}
+
+impl ModuleSpec {
+    pub const fn of<M: Module>() -> Self {
+        Self {
+            name: M::NAME,
+            free_form: M::FREE_FORM,
+            example: M::EXAMPLE,
+            result: M::RESULT,
+            schema: || SchemaGenerator::default().into_root_schema_for::<M>(),
+            check: check_args::<M>,
+            build: build_action::<M>,
+        }
+    }
+
+    pub fn schema(&self) -> Schema {
+        (self.schema)()
+    }
+
+    /// The arguments as a mapping: a bare string goes to the free-form argument.
+    pub fn normalize(&self, args: Node) -> Result<Node, Diagnostic> {
+        match (&args.kind, self.free_form) {
+            (Kind::Map(_), _) => Ok(args),
+            (Kind::Null, _) => Ok(Node::new(args.span, Kind::Map(Map::default()))),
+            (Kind::String(_), Some(name)) => {
+                let key = Key {
+                    name: name.into(),
+                    span: args.span,
+                };
+                Ok(Node::new(args.span, Kind::Map(Map::new(vec![(key, args)]))))
+            }
+            _ => Err(Diagnostic::error(
+                args.span,
+                format!(
+                    "`{}` takes a mapping of arguments, found {}",
+                    self.name,
+                    args.describe()
+                ),
+            )),
+        }
+    }
+
+    /// Checks arguments at load, templates unrendered; says what the task would be able to do.
+    pub fn check(&self, args: &Node, diagnostics: &mut Diagnostics) -> Option<Effects> {
+        (self.check)(args, diagnostics)
+    }
+
+    /// Builds the action from rendered arguments.
+    pub fn build(
+        &self,
+        args: &Node,
+        context: &BuildContext<'_>,
+    ) -> Result<(Effects, Action), Vec<Diagnostic>> {
+        (self.build)(args, context)
+    }
+}
+
+fn check_args<M: Module>(args: &Node, diagnostics: &mut Diagnostics) -> Option<Effects> {
+    let module: M = check(args, diagnostics)?;
+    match module.validate() {
+        Ok(()) => Some(module.effects()),
+        Err(error) => {
+            diagnostics.push(at(error, args.span));
+            None
+        }
+    }
+}
+
+fn build_action<M: Module>(
+    args: &Node,
+    context: &BuildContext<'_>,
+) -> Result<(Effects, Action), Vec<Diagnostic>> {
+    let module: M = from_node(args)?;
+    module
+        .validate()
+        .map_err(|error| vec![at(error, args.span)])?;
+    let effects = module.effects();
+    let action = module
+        .action(context)
+        .map_err(|error| vec![at(error, context.span)])?;
+    Ok((effects, action))
+}
+
+fn at(error: ModuleError, span: Span) -> Diagnostic {
+    Diagnostic::error(span, error.message).maybe_help(error.help)
+}

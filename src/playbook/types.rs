@@ -1,0 +1,171 @@
+//! What a playbook is, once loaded.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use crate::{
+    model::{Effects, Span, Spanned},
+    modules::ModuleSpec,
+    source::{Node, Vars},
+};
+
+/// An expression as written, without braces: `when`, `until`, `failed_when`.
+pub type Expression = Spanned<Arc<str>>;
+
+#[derive(Debug)]
+pub struct Playbook {
+    pub path: PathBuf,
+    pub plays: Vec<Play>,
+}
+
+#[derive(Debug)]
+pub struct Play {
+    pub name: String,
+    pub span: Span,
+    /// A host pattern; known at load, never a template.
+    pub hosts: Spanned<String>,
+    pub vars: Arc<Vars>,
+    pub vars_files: Arc<Vars>,
+    /// Batch sizes, the last one repeated; empty means all at once.
+    pub serial: Vec<BatchSize>,
+    pub max_fail_percentage: Option<f64>,
+    pub any_errors_fatal: bool,
+    pub force_handlers: bool,
+    /// An ordered walk over members with gates. Read by `rollout/`.
+    pub rollout: Option<Node>,
+    /// `pre_tasks`, `roles`, `tasks`, `post_tasks`, in this order; handlers flush after each.
+    pub sections: Vec<Section>,
+    pub handlers: Vec<Arc<Task>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BatchSize {
+    Count(usize),
+    Percent(f64),
+}
+
+#[derive(Debug)]
+pub struct Section {
+    pub name: &'static str,
+    pub items: Vec<Item>,
+}
+
+#[derive(Debug)]
+pub enum Item {
+    Task(Arc<Task>),
+    Block(Arc<Block>),
+    /// `meta: flush_handlers`.
+    FlushHandlers(Span),
+}
+
+/// A block with its rescue and always parts. What it passes on (`when`, `tags`, `become`, `vars`, ...)
+/// is already merged into its tasks.
+#[derive(Debug)]
+pub struct Block {
+    pub name: String,
+    pub span: Span,
+    pub body: Vec<Item>,
+    pub rescue: Vec<Item>,
+    pub always: Vec<Item>,
+}
+
+/// One task with everything it inherited from play, block and role.
+#[derive(Debug)]
+pub struct Task {
+    pub name: String,
+    /// Unique inside its play: role, name, and a number where names repeat. Part of the node id.
+    pub path: Arc<str>,
+    pub span: Span,
+    pub module: &'static ModuleSpec,
+    /// A mapping; values may be templates.
+    pub args: Node,
+    /// What the module says it may do, as far as the arguments are known at load.
+    pub effects: Effects,
+    /// All must hold. Conditions of enclosing blocks, roles and imports come first.
+    pub when: Vec<Expression>,
+    pub loops: Option<Loop>,
+    pub register: Option<Spanned<Arc<str>>>,
+    pub notify: Vec<Spanned<Arc<str>>>,
+    /// For handlers: further names they answer to.
+    pub listen: Vec<Arc<str>>,
+    pub tags: Vec<Arc<str>>,
+    pub r#become: Option<Become>,
+    /// Merged from play, block and task; later entries win.
+    pub environment: Vec<Node>,
+    pub delegate_to: Option<Node>,
+    pub on: Option<Spanned<On>>,
+    pub once_per: Option<Spanned<OncePer>>,
+    pub run_once: bool,
+    pub needs: Vec<Need>,
+    pub changed_when: Vec<Expression>,
+    pub failed_when: Vec<Expression>,
+    pub until: Vec<Expression>,
+    pub retries: u32,
+    pub delay: Duration,
+    pub ignore_errors: bool,
+    pub ignore_unreachable: bool,
+    pub any_errors_fatal: bool,
+    pub no_log: bool,
+    /// `Some(false)`: runs for real even in check mode.
+    pub check_mode: Option<bool>,
+    pub diff: Option<bool>,
+    pub timeout: Option<Duration>,
+    /// `async`: the longest a detached command may run.
+    pub detach: Option<Duration>,
+    /// How often a detached command is asked for; zero means start and go on.
+    pub poll: Duration,
+    pub throttle: Option<usize>,
+    /// Working folder of remote commands, if a module takes none of its own. Unused by most.
+    pub vars: Vec<Arc<Vars>>,
+    pub role: Option<Arc<RoleContext>>,
+    /// Folder of the playbook or task file, for relative files.
+    pub folder: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Loop {
+    pub items: Node,
+    pub var: Arc<str>,
+    pub index_var: Option<Arc<str>>,
+    pub label: Option<Node>,
+    pub pause: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Become {
+    /// A user name; may be a template.
+    pub user: Arc<str>,
+}
+
+/// Where a task runs, if not on its own host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Hypervisor,
+    /// The operator's machine, for modules that need no target.
+    Operator,
+}
+
+/// One run shared by all hosts that have the same hypervisor, cluster or zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OncePer {
+    Hypervisor,
+    Cluster,
+    Zone,
+}
+
+/// An extra edge: this task waits for that one, on the hosts of the pattern or on all.
+#[derive(Clone, Debug)]
+pub struct Need {
+    pub task: Spanned<Arc<str>>,
+    pub hosts: Option<Spanned<String>>,
+}
+
+/// What a role brings to its tasks.
+#[derive(Debug)]
+pub struct RoleContext {
+    pub name: Arc<str>,
+    pub folder: PathBuf,
+    pub defaults: Arc<Vars>,
+    pub vars: Arc<Vars>,
+    /// Arguments given where the role was used.
+    pub params: Arc<Vars>,
+}

@@ -1,0 +1,84 @@
+//! What is sent to a target: shell bodies with their arguments.
+
+use std::{sync::Arc, time::Duration};
+
+/// A module's shell body and the values it works on.
+///
+/// The body sees each value as a variable `arg_NAME`, and `args` as `"$@"`. It runs in a subshell
+/// behind the prelude, whose functions report changes, results and failures.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    pub body: &'static str,
+    pub values: Vec<(&'static str, Vec<u8>)>,
+    pub args: Vec<Vec<u8>>,
+    /// The body's own output is the result (`command`), rather than a message for failures only.
+    pub capture: bool,
+}
+
+impl Payload {
+    pub fn new(body: &'static str) -> Self {
+        Self {
+            body,
+            ..Self::default()
+        }
+    }
+
+    /// A value the body reads as `$arg_NAME`. Anything but NUL bytes.
+    pub fn value(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        self.values.push((name, value.as_ref().to_vec()));
+        self
+    }
+
+    /// An optional value; absent is the empty string.
+    pub fn maybe(self, name: &'static str, value: Option<impl AsRef<[u8]>>) -> Self {
+        match value {
+            Some(value) => self.value(name, value),
+            None => self.value(name, ""),
+        }
+    }
+
+    /// `1` or empty, so that `[ "$arg_NAME" ]` asks for it.
+    pub fn flag(self, name: &'static str, value: bool) -> Self {
+        self.value(name, if value { "1" } else { "" })
+    }
+
+    pub fn arg(mut self, value: impl AsRef<[u8]>) -> Self {
+        self.args.push(value.as_ref().to_vec());
+        self
+    }
+
+    pub fn capture(mut self) -> Self {
+        self.capture = true;
+        self
+    }
+}
+
+/// One payload with the surroundings of its task.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub payload: Payload,
+    pub environment: Arc<Vec<(String, String)>>,
+    pub check_mode: bool,
+    pub diff: bool,
+    pub timeout: Option<Duration>,
+}
+
+/// Payloads that go out as one exec, in order; nothing after a failed one runs.
+#[derive(Clone, Debug, Default)]
+pub struct Segment {
+    pub steps: Vec<Step>,
+}
+
+/// Quotes for a POSIX shell. The only place that does.
+pub fn quote(value: &[u8]) -> Vec<u8> {
+    let mut quoted = Vec::with_capacity(value.len() + 2);
+    quoted.push(b'\'');
+    for &byte in value {
+        match byte {
+            b'\'' => quoted.extend_from_slice(b"'\\''"),
+            _ => quoted.push(byte),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
