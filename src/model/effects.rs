@@ -26,18 +26,11 @@ impl Effects {
     }
 
     pub fn read_only() -> Self {
-        Self {
-            read_only: true,
-            ..Self::default()
-        }
+        Self { read_only: true, ..Self::default() }
     }
 
     pub fn opaque() -> Self {
-        Self {
-            opaque: true,
-            disrupts: Disruption::Maybe,
-            ..Self::default()
-        }
+        Self { opaque: true, disrupts: Disruption::Maybe, ..Self::default() }
     }
 
     pub fn disrupting(self, disrupts: Disruption) -> Self {

@@ -22,10 +22,7 @@ pub enum Status {
 impl Status {
     /// Whether dependants on success may start.
     pub fn satisfies(self) -> bool {
-        matches!(
-            self,
-            Self::Ok | Self::Changed | Self::Skipped | Self::Ignored
-        )
+        matches!(self, Self::Ok | Self::Changed | Self::Skipped | Self::Ignored)
     }
 }
 
@@ -63,26 +60,15 @@ impl Outcome {
     }
 
     pub fn changed() -> Self {
-        Self {
-            changed: true,
-            ..Self::default()
-        }
+        Self { changed: true, ..Self::default() }
     }
 
     pub fn failed(msg: impl Into<String>) -> Self {
-        Self {
-            failed: true,
-            msg: msg.into(),
-            ..Self::default()
-        }
+        Self { failed: true, msg: msg.into(), ..Self::default() }
     }
 
     pub fn skipped(msg: impl Into<String>) -> Self {
-        Self {
-            skipped: true,
-            msg: msg.into(),
-            ..Self::default()
-        }
+        Self { skipped: true, msg: msg.into(), ..Self::default() }
     }
 
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -109,10 +95,7 @@ impl Outcome {
         map.insert("rc".into(), self.rc.into());
         for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             map.insert(name.into(), text.clone().into());
-            map.insert(
-                format!("{name}_lines"),
-                text.lines().collect::<Vec<_>>().into(),
-            );
+            map.insert(format!("{name}_lines"), text.lines().collect::<Vec<_>>().into());
         }
         map.extend(self.data.clone());
         Value::Object(map)

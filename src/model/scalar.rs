@@ -25,8 +25,7 @@ impl FromStr for FileMode {
     type Err = ParseScalarError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let octal =
-            (3..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+        let octal = (3..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
         let symbolic = !text.is_empty() && text.split(',').all(is_symbolic_clause);
         if octal || symbolic {
             return Ok(Self(text.to_owned()));
@@ -53,14 +52,8 @@ impl FromStr for ByteSize {
     type Err = ParseScalarError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || {
-            ParseScalarError(format!(
-                "`{text}` is not a size; write bytes or a unit, like 512MiB or 20GiB"
-            ))
-        };
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
+        let wrong = || ParseScalarError(format!("`{text}` is not a size; write bytes or a unit, like 512MiB or 20GiB"));
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
         let factor: u64 = match text[digits..].trim() {
             "" | "B" => 1,
@@ -86,14 +79,8 @@ impl FromStr for Seconds {
     type Err = ParseScalarError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || {
-            ParseScalarError(format!(
-                "`{text}` is not a duration; write seconds or a unit, like 30s or 5m"
-            ))
-        };
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len());
+        let wrong = || ParseScalarError(format!("`{text}` is not a duration; write seconds or a unit, like 30s or 5m"));
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
         let factor = match text[digits..].trim() {
             "" | "s" => 1.0,
@@ -103,9 +90,7 @@ impl FromStr for Seconds {
             "d" => 86400.0,
             _ => return Err(wrong()),
         };
-        Duration::try_from_secs_f64(number * factor)
-            .map(Self)
-            .map_err(|_| wrong())
+        Duration::try_from_secs_f64(number * factor).map(Self).map_err(|_| wrong())
     }
 }
 

@@ -17,11 +17,7 @@ pub struct Span {
 impl Span {
     pub fn new(file: FileId, start: usize, end: usize) -> Self {
         let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Self {
-            file,
-            start: clamp(start),
-            end: clamp(end.max(start)),
-        }
+        Self { file, start: clamp(start), end: clamp(end.max(start)) }
     }
 
     /// A part of this span, kept inside its bounds.

@@ -41,10 +41,7 @@ pub struct ModuleError {
 
 impl ModuleError {
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            help: None,
-        }
+        Self { message: message.into(), help: None }
     }
 
     pub fn help(mut self, help: impl Into<String>) -> Self {
@@ -115,19 +112,12 @@ impl ModuleSpec {
             (Kind::Map(_), _) => Ok(args),
             (Kind::Null, _) => Ok(Node::new(args.span, Kind::Map(Map::default()))),
             (Kind::String(_), Some(name)) => {
-                let key = Key {
-                    name: name.into(),
-                    span: args.span,
-                };
+                let key = Key { name: name.into(), span: args.span };
                 Ok(Node::new(args.span, Kind::Map(Map::new(vec![(key, args)]))))
             }
             _ => Err(Diagnostic::error(
                 args.span,
-                format!(
-                    "`{}` takes a mapping of arguments, found {}",
-                    self.name,
-                    args.describe()
-                ),
+                format!("`{}` takes a mapping of arguments, found {}", self.name, args.describe()),
             )),
         }
     }
@@ -138,11 +128,7 @@ impl ModuleSpec {
     }
 
     /// Builds the action from rendered arguments.
-    pub fn build(
-        &self,
-        args: &Node,
-        context: &BuildContext<'_>,
-    ) -> Result<(Effects, Action), Vec<Diagnostic>> {
+    pub fn build(&self, args: &Node, context: &BuildContext<'_>) -> Result<(Effects, Action), Vec<Diagnostic>> {
         (self.build)(args, context)
     }
 }
@@ -158,18 +144,11 @@ fn check_args<M: Module>(args: &Node, diagnostics: &mut Diagnostics) -> Option<E
     }
 }
 
-fn build_action<M: Module>(
-    args: &Node,
-    context: &BuildContext<'_>,
-) -> Result<(Effects, Action), Vec<Diagnostic>> {
+fn build_action<M: Module>(args: &Node, context: &BuildContext<'_>) -> Result<(Effects, Action), Vec<Diagnostic>> {
     let module: M = from_node(args)?;
-    module
-        .validate()
-        .map_err(|error| vec![at(error, args.span)])?;
+    module.validate().map_err(|error| vec![at(error, args.span)])?;
     let effects = module.effects();
-    let action = module
-        .action(context)
-        .map_err(|error| vec![at(error, context.span)])?;
+    let action = module.action(context).map_err(|error| vec![at(error, context.span)])?;
     Ok((effects, action))
 }
 

@@ -17,10 +17,7 @@ pub struct Payload {
 
 impl Payload {
     pub fn new(body: &'static str) -> Self {
-        Self {
-            body,
-            ..Self::default()
-        }
+        Self { body, ..Self::default() }
     }
 
     /// A value the body reads as `$arg_NAME`. Anything but NUL bytes.

@@ -50,19 +50,11 @@ pub enum RemoteError {
 
 impl Session {
     /// Runs the steps in order in one exec. Returns the outcomes of those that ran.
-    pub async fn run(
-        &self,
-        _segment: Segment,
-        _sink: &dyn StepSink,
-    ) -> Result<Vec<Outcome>, RemoteError> {
+    pub async fn run(&self, _segment: Segment, _sink: &dyn StepSink) -> Result<Vec<Outcome>, RemoteError> {
         Err(RemoteError::Protocol("not connected".into()))
     }
 
-    pub async fn run_one(
-        &self,
-        _payload: Payload,
-        _check_mode: bool,
-    ) -> Result<Outcome, RemoteError> {
+    pub async fn run_one(&self, _payload: Payload, _check_mode: bool) -> Result<Outcome, RemoteError> {
         Err(RemoteError::Protocol("not connected".into()))
     }
 

@@ -34,10 +34,7 @@ impl Diagnostic {
     }
 
     pub fn warning(span: impl Into<Option<Span>>, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::error(span, message)
-        }
+        Self { severity: Severity::Warning, ..Self::error(span, message) }
     }
 
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -97,7 +94,6 @@ impl Diagnostics {
 
     /// In the order of the files, so that a person can mend them from top to bottom.
     pub fn sort(&mut self) {
-        self.list
-            .sort_by_key(|d| (d.span.map(|s| (s.file, s.start)), d.message.clone()));
+        self.list.sort_by_key(|d| (d.span.map(|s| (s.file, s.start)), d.message.clone()));
     }
 }

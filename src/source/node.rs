@@ -55,10 +55,7 @@ impl Map {
     }
 
     pub fn remove(&mut self, name: &str) -> Option<(Key, Node)> {
-        let index = self
-            .entries
-            .iter()
-            .position(|(key, _)| &*key.name == name)?;
+        let index = self.entries.iter().position(|(key, _)| &*key.name == name)?;
         Some(self.entries.remove(index))
     }
 
@@ -90,11 +87,7 @@ impl IntoIterator for Map {
 
 impl Node {
     pub fn new(span: Span, kind: Kind) -> Self {
-        Self {
-            span,
-            tag: None,
-            kind,
-        }
+        Self { span, tag: None, kind }
     }
 
     pub fn string(span: Span, text: impl Into<Arc<str>>) -> Self {
@@ -128,8 +121,7 @@ impl Node {
 
     /// Whether this is a string with template markers in it.
     pub fn is_template(&self) -> bool {
-        self.as_str()
-            .is_some_and(|text| text.contains("{{") || text.contains("{%"))
+        self.as_str().is_some_and(|text| text.contains("{{") || text.contains("{%"))
     }
 
     /// What the value is, for messages: "a list", "the number 3".
@@ -155,11 +147,9 @@ impl Node {
             Kind::Float(n) => (*n).into(),
             Kind::String(s) => Value::String(s.to_string()),
             Kind::Seq(items) => items.iter().map(Node::to_value).collect(),
-            Kind::Map(map) => map
-                .iter()
-                .map(|(key, node)| (key.name.to_string(), node.to_value()))
-                .collect::<ValueMap>()
-                .into(),
+            Kind::Map(map) => {
+                map.iter().map(|(key, node)| (key.name.to_string(), node.to_value())).collect::<ValueMap>().into()
+            }
         }
     }
 
@@ -168,28 +158,11 @@ impl Node {
         let kind = match value {
             Value::Null => Kind::Null,
             Value::Bool(b) => Kind::Bool(b),
-            Value::Number(n) => n
-                .as_i64()
-                .map_or_else(|| Kind::Float(n.as_f64().unwrap_or(f64::NAN)), Kind::Int),
+            Value::Number(n) => n.as_i64().map_or_else(|| Kind::Float(n.as_f64().unwrap_or(f64::NAN)), Kind::Int),
             Value::String(s) => Kind::String(s.into()),
-            Value::Array(items) => Kind::Seq(
-                items
-                    .into_iter()
-                    .map(|v| Self::from_value(span, v))
-                    .collect(),
-            ),
+            Value::Array(items) => Kind::Seq(items.into_iter().map(|v| Self::from_value(span, v)).collect()),
             Value::Object(map) => Kind::Map(Map::new(
-                map.into_iter()
-                    .map(|(name, v)| {
-                        (
-                            Key {
-                                name: name.into(),
-                                span,
-                            },
-                            Self::from_value(span, v),
-                        )
-                    })
-                    .collect(),
+                map.into_iter().map(|(name, v)| (Key { name: name.into(), span }, Self::from_value(span, v))).collect(),
             )),
         };
         Self::new(span, kind)

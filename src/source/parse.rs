@@ -26,11 +26,8 @@ pub fn parse(sources: &Sources, file: FileId, diagnostics: &mut Diagnostics) -> 
     let text = sources.shared_text(file);
     if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         diagnostics.push(
-            Diagnostic::error(
-                Span::new(file, at, at + 1),
-                "this file is not YAML text: it has a control character",
-            )
-            .help("is this a binary file, or does it need decrypting first?"),
+            Diagnostic::error(Span::new(file, at, at + 1), "this file is not YAML text: it has a control character")
+                .help("is this a binary file, or does it need decrypting first?"),
         );
         return None;
     }
@@ -87,22 +84,11 @@ impl<'t> Builder<'t, '_> {
         match self.parser.next_event()? {
             Ok(event) => Some(event),
             Err(error) => {
-                let at = error
-                    .marker()
-                    .byte_offset()
-                    .unwrap_or(0)
-                    .min(self.text.len());
+                let at = error.marker().byte_offset().unwrap_or(0).min(self.text.len());
                 let message = format!("this is not valid YAML: {}", error.info());
-                let tab = self.text[..at]
-                    .rsplit('\n')
-                    .next()
-                    .is_some_and(|line| line.contains('\t'));
-                let help = tab.then(|| {
-                    "YAML is indented with spaces; there is a tab in this line".to_owned()
-                });
-                self.fail(
-                    Diagnostic::error(Span::new(self.file, at, at + 1), message).maybe_help(help),
-                );
+                let tab = self.text[..at].rsplit('\n').next().is_some_and(|line| line.contains('\t'));
+                let help = tab.then(|| "YAML is indented with spaces; there is a tab in this line".to_owned());
+                self.fail(Diagnostic::error(Span::new(self.file, at, at + 1), message).maybe_help(help));
                 None
             }
         }
@@ -123,61 +109,39 @@ impl<'t> Builder<'t, '_> {
         let span = self.span(raw);
         self.nodes += 1;
         if depth > MAX_DEPTH {
-            self.fail(Diagnostic::error(
-                span,
-                format!("nested more than {MAX_DEPTH} levels deep"),
-            ));
+            self.fail(Diagnostic::error(span, format!("nested more than {MAX_DEPTH} levels deep")));
             return None;
         }
         if self.nodes > MAX_NODES {
-            self.fail(Diagnostic::error(
-                span,
-                format!("more than {MAX_NODES} values in one file"),
-            ));
+            self.fail(Diagnostic::error(span, format!("more than {MAX_NODES} values in one file")));
             return None;
         }
         let before = self.nodes;
         let (anchor, node) = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                (anchor, scalar(&text, style, tag.as_deref(), span))
-            }
-            Event::SequenceStart(_, anchor, tag) => {
-                (anchor, self.sequence(span, tag.as_deref(), depth)?)
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                (anchor, self.mapping(span, tag.as_deref(), depth)?)
-            }
+            Event::Scalar(text, style, anchor, tag) => (anchor, scalar(&text, style, tag.as_deref(), span)),
+            Event::SequenceStart(_, anchor, tag) => (anchor, self.sequence(span, tag.as_deref(), depth)?),
+            Event::MappingStart(_, anchor, tag) => (anchor, self.mapping(span, tag.as_deref(), depth)?),
             Event::Alias(anchor) => return self.alias(anchor, span),
             _ => {
-                self.fail(Diagnostic::error(
-                    span,
-                    "this part of YAML is not supported here",
-                ));
+                self.fail(Diagnostic::error(span, "this part of YAML is not supported here"));
                 return None;
             }
         };
         if anchor != 0 {
-            self.anchors
-                .insert(anchor, (node.clone(), self.nodes - before + 1));
+            self.anchors.insert(anchor, (node.clone(), self.nodes - before + 1));
         }
         Some(node)
     }
 
     fn alias(&mut self, anchor: usize, span: Span) -> Option<Node> {
         let Some((node, size)) = self.anchors.get(&anchor) else {
-            self.fail(Diagnostic::error(
-                span,
-                "an alias inside the value it refers to",
-            ));
+            self.fail(Diagnostic::error(span, "an alias inside the value it refers to"));
             return None;
         };
         self.aliased += size;
         if self.aliased > MAX_ALIASED_NODES {
-            let message =
-                format!("aliases in this file expand to more than {MAX_ALIASED_NODES} values");
-            self.fail(
-                Diagnostic::error(span, message).help("write the values out, or use variables"),
-            );
+            let message = format!("aliases in this file expand to more than {MAX_ALIASED_NODES} values");
+            self.fail(Diagnostic::error(span, message).help("write the values out, or use variables"));
             return None;
         }
         self.nodes += size;
@@ -190,11 +154,7 @@ impl<'t> Builder<'t, '_> {
             let (event, raw) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
                 let span = self.collection_span(start, raw);
-                return Some(Node {
-                    span,
-                    tag: local_tag(tag),
-                    kind: Kind::Seq(items),
-                });
+                return Some(Node { span, tag: local_tag(tag), kind: Kind::Seq(items) });
             }
             items.push(self.node(event, raw, depth + 1)?);
         }
@@ -207,11 +167,7 @@ impl<'t> Builder<'t, '_> {
             let (event, raw) = self.next()?;
             if matches!(event, Event::MappingEnd) {
                 let span = self.collection_span(start, raw);
-                return Some(Node {
-                    span,
-                    tag: local_tag(tag),
-                    kind: Kind::Map(map),
-                });
+                return Some(Node { span, tag: local_tag(tag), kind: Kind::Map(map) });
             }
             let key = self.node(event, raw, depth + 1)?;
             let (event, raw) = self.next()?;
@@ -240,32 +196,18 @@ impl<'t> Builder<'t, '_> {
                 } else {
                     "keys are words"
                 };
-                self.fail(
-                    Diagnostic::error(node.span, format!("{} cannot be a key", node.describe()))
-                        .help(help),
-                );
+                self.fail(Diagnostic::error(node.span, format!("{} cannot be a key", node.describe())).help(help));
                 return None;
             }
         };
-        Some(Key {
-            name,
-            span: node.span,
-        })
+        Some(Key { name, span: node.span })
     }
 
     /// From the first token to the last, without the trailing blank lines block ends point after.
     fn collection_span(&self, start: Span, end: RawSpan) -> Span {
-        let end = end
-            .end
-            .byte_offset()
-            .unwrap_or(0)
-            .clamp(start.start as usize, self.text.len());
+        let end = end.end.byte_offset().unwrap_or(0).clamp(start.start as usize, self.text.len());
         let inside = self.text.get(start.start as usize..end).unwrap_or("");
-        Span::new(
-            self.file,
-            start.start as usize,
-            start.start as usize + inside.trim_end().len(),
-        )
+        Span::new(self.file, start.start as usize, start.start as usize + inside.trim_end().len())
     }
 }
 
@@ -276,16 +218,8 @@ fn local_tag(tag: Option<&Tag>) -> Option<Arc<str>> {
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
     let as_string = style != ScalarStyle::Plain || tag.is_some();
-    let kind = if as_string {
-        Kind::String(text.into())
-    } else {
-        plain_scalar(text)
-    };
-    Node {
-        span,
-        tag: local_tag(tag),
-        kind,
-    }
+    let kind = if as_string { Kind::String(text.into()) } else { plain_scalar(text) };
+    Node { span, tag: local_tag(tag), kind }
 }
 
 /// The YAML 1.2 core schema: what an unquoted word means.
@@ -302,10 +236,7 @@ fn plain_scalar(text: &str) -> Kind {
     if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
         return Kind::String(text.into());
     }
-    integer(text)
-        .map(Kind::Int)
-        .or_else(|| float(text).map(Kind::Float))
-        .unwrap_or_else(|| Kind::String(text.into()))
+    integer(text).map(Kind::Int).or_else(|| float(text).map(Kind::Float)).unwrap_or_else(|| Kind::String(text.into()))
 }
 
 fn integer(text: &str) -> Option<i64> {
@@ -318,18 +249,11 @@ fn integer(text: &str) -> Option<i64> {
     let digits = text.trim_start_matches(['-', '+']);
     // `0644` stays a string: YAML 1.1 reads octal there and 1.2 decimal, and a file mode is neither.
     let leading_zero = digits.len() > 1 && digits.starts_with('0');
-    if leading_zero {
-        None
-    } else {
-        text.parse().ok()
-    }
+    if leading_zero { None } else { text.parse().ok() }
 }
 
 fn float(text: &str) -> Option<f64> {
-    let plausible = text
-        .bytes()
-        .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
-        && text.contains(['.', 'e', 'E']);
+    let plausible = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b)) && text.contains(['.', 'e', 'E']);
     if plausible { text.parse().ok() } else { None }
 }
 
@@ -353,8 +277,7 @@ mod tests {
 
     #[test]
     fn words_of_yaml_1_1_stay_strings() {
-        let (node, _) =
-            read("{a: on, b: yes, c: 0644, d: 12, e: 1.5, f: ~, g: true, h: 1e3, i: 1.2.3}");
+        let (node, _) = read("{a: on, b: yes, c: 0644, d: 12, e: 1.5, f: ~, g: true, h: 1e3, i: 1.2.3}");
         let value = node.map(|n| n.to_value());
         let expected = serde_json::json!(
             {"a": "on", "b": "yes", "c": "0644", "d": 12, "e": 1.5, "f": null, "g": true, "h": 1000.0, "i": "1.2.3"}
@@ -367,24 +290,10 @@ mod tests {
         let text = "a:\n  b: [x, yy]\n\n# comment\nc: |\n  z\n";
         let (node, _) = read(text);
         let node = node.unwrap();
-        let list = node
-            .as_map()
-            .unwrap()
-            .get("a")
-            .unwrap()
-            .as_map()
-            .unwrap()
-            .get("b")
-            .unwrap();
-        assert_eq!(
-            &text[list.span.start as usize..list.span.end as usize],
-            "[x, yy]"
-        );
+        let list = node.as_map().unwrap().get("a").unwrap().as_map().unwrap().get("b").unwrap();
+        assert_eq!(&text[list.span.start as usize..list.span.end as usize], "[x, yy]");
         let second = &list.as_seq().unwrap()[1];
-        assert_eq!(
-            &text[second.span.start as usize..second.span.end as usize],
-            "yy"
-        );
+        assert_eq!(&text[second.span.start as usize..second.span.end as usize], "yy");
     }
 
     #[test]
@@ -398,18 +307,12 @@ mod tests {
 
     #[test]
     fn every_duplicate_key_is_reported() {
-        assert_eq!(
-            messages("a: 1\na: 2\nb: {c: 1, c: 2}\n"),
-            ["duplicate key `a`", "duplicate key `c`"]
-        );
+        assert_eq!(messages("a: 1\na: 2\nb: {c: 1, c: 2}\n"), ["duplicate key `a`", "duplicate key `c`"]);
     }
 
     #[test]
     fn hostile_input_is_refused() {
-        assert!(
-            messages(&"[".repeat(100_000))[0].contains("YAML")
-                || messages(&"[".repeat(500))[0].contains("nested")
-        );
+        assert!(messages(&"[".repeat(100_000))[0].contains("YAML") || messages(&"[".repeat(500))[0].contains("nested"));
         assert!(messages(&format!("{}x{}", "- ".repeat(150), ""))[0].contains("nested"));
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for n in 1..10 {

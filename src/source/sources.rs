@@ -33,17 +33,14 @@ impl Sources {
     /// Adds text that has a name but need not be a file (`-e` arguments, embedded playbooks).
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
-        self.files.push(SourceFile {
-            path: path.into(),
-            text: text.into(),
-        });
+        self.files.push(SourceFile { path: path.into(), text: text.into() });
         id
     }
 
     /// Reads a text file within the size limit. The error says what is wrong with the file itself.
     pub fn read(&mut self, path: &Path) -> Result<FileId, Diagnostic> {
-        let text = read_text(path)
-            .map_err(|problem| Diagnostic::error(None, format!("{}: {problem}", path.display())))?;
+        let text =
+            read_text(path).map_err(|problem| Diagnostic::error(None, format!("{}: {problem}", path.display())))?;
         Ok(self.add(path, text))
     }
 
@@ -52,15 +49,11 @@ impl Sources {
     }
 
     pub fn shared_text(&self, file: FileId) -> Arc<str> {
-        self.files
-            .get(file.0 as usize)
-            .map_or_else(|| "".into(), |f| f.text.clone())
+        self.files.get(file.0 as usize).map_or_else(|| "".into(), |f| f.text.clone())
     }
 
     pub fn path(&self, file: FileId) -> &Path {
-        self.files
-            .get(file.0 as usize)
-            .map_or(Path::new(""), |f| &f.path)
+        self.files.get(file.0 as usize).map_or(Path::new(""), |f| &f.path)
     }
 
     pub fn position(&self, span: Span) -> Position {
@@ -68,10 +61,7 @@ impl Sources {
         let start = (span.start as usize).min(text.len());
         let before = text.get(..start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        Position {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        Position { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
     }
 
     /// `file:line:column`, as editors take it.
@@ -89,21 +79,11 @@ fn read_text(path: &Path) -> Result<String, String> {
     let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     // A size limit on the read itself: a device or a growing file has no honest length.
-    fs::File::open(path)
-        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(|e| describe_io(&e))?;
+    fs::File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(|e| describe_io(&e))?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(format!(
-            "is larger than {} MiB, the limit for a YAML file",
-            MAX_FILE_BYTES >> 20
-        ));
+        return Err(format!("is larger than {} MiB, the limit for a YAML file", MAX_FILE_BYTES >> 20));
     }
-    String::from_utf8(bytes).map_err(|e| {
-        format!(
-            "is not text: byte {} is not UTF-8",
-            e.utf8_error().valid_up_to()
-        )
-    })
+    String::from_utf8(bytes).map_err(|e| format!("is not text: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
 }
 
 fn describe_io(error: &io::Error) -> String {

@@ -6,9 +6,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .filter(|name| *name != word)
         .map(|name| (strsim::jaro_winkler(word, name), name))
-        .filter(|(score, name)| {
-            *score > 0.82 || strsim::damerau_levenshtein(word, name) <= 1 + word.len() / 6
-        })
+        .filter(|(score, name)| *score > 0.82 || strsim::damerau_levenshtein(word, name) <= 1 + word.len() / 6)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
 }

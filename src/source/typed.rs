@@ -7,8 +7,7 @@
 use std::cell::RefCell;
 
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
-    VariantAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
 use super::{
@@ -36,11 +35,7 @@ impl TypeError {
 
 impl de::Error for TypeError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        Self {
-            message: message.to_string(),
-            span: None,
-            help: None,
-        }
+        Self { message: message.to_string(), span: None, help: None }
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -48,13 +43,8 @@ impl de::Error for TypeError {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let help = did_you_mean(variant, expected.iter().copied())
-            .map(|near| format!("did you mean `{near}`?"));
-        Self {
-            message: format!("`{variant}` is not one of {}", expected.join(", ")),
-            span: None,
-            help,
-        }
+        let help = did_you_mean(variant, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+        Self { message: format!("`{variant}` is not one of {}", expected.join(", ")), span: None, help }
     }
 }
 
@@ -67,22 +57,14 @@ impl From<TypeError> for Diagnostic {
 /// Types a rendered node. Unknown keys are errors.
 pub fn from_node<T: DeserializeOwned>(node: &Node) -> Result<T, Vec<Diagnostic>> {
     let found = RefCell::new(Vec::new());
-    let result = T::deserialize(De {
-        node,
-        templates: false,
-        found: &found,
-    });
+    let result = T::deserialize(De { node, templates: false, found: &found });
     finish(result, found.into_inner())
 }
 
 /// Types a node as far as it is known before rendering. `None` if it cannot be right.
 pub fn check<T: DeserializeOwned>(node: &Node, diagnostics: &mut Diagnostics) -> Option<T> {
     let found = RefCell::new(Vec::new());
-    let result = T::deserialize(De {
-        node,
-        templates: true,
-        found: &found,
-    });
+    let result = T::deserialize(De { node, templates: true, found: &found });
     match finish(result, found.into_inner()) {
         Ok(value) => Some(value),
         Err(list) => {
@@ -92,10 +74,7 @@ pub fn check<T: DeserializeOwned>(node: &Node, diagnostics: &mut Diagnostics) ->
     }
 }
 
-fn finish<T>(
-    result: Result<T, TypeError>,
-    mut found: Vec<Diagnostic>,
-) -> Result<T, Vec<Diagnostic>> {
+fn finish<T>(result: Result<T, TypeError>, mut found: Vec<Diagnostic>) -> Result<T, Vec<Diagnostic>> {
     match result {
         Ok(value) if found.is_empty() => Ok(value),
         Ok(_) => Err(found),
@@ -126,20 +105,12 @@ impl<'n> De<'n> {
 
     fn wrong(self, expected: &str) -> TypeError {
         let help = match (&self.node.kind, expected) {
-            (Kind::String(s), "true or false") if matches!(&**s, "yes" | "on" | "y") => {
-                Some("write `true`".into())
-            }
-            (Kind::String(s), "true or false") if matches!(&**s, "no" | "off" | "n") => {
-                Some("write `false`".into())
-            }
+            (Kind::String(s), "true or false") if matches!(&**s, "yes" | "on" | "y") => Some("write `true`".into()),
+            (Kind::String(s), "true or false") if matches!(&**s, "no" | "off" | "n") => Some("write `false`".into()),
             _ => None,
         };
         let message = format!("expected {expected}, found {}", self.node.describe());
-        TypeError {
-            message,
-            span: Some(self.node.span),
-            help,
-        }
+        TypeError { message, span: Some(self.node.span), help }
     }
 
     /// The text of a scalar as it would be typed on a command line.
@@ -188,12 +159,9 @@ impl<'n> De<'n> {
     fn known_entries(self, map: &'n Map, fields: &'static [&'static str]) -> Vec<&'n (Key, Node)> {
         let known = |key: &Key| fields.contains(&&*key.name);
         for (key, _) in map.iter().filter(|(key, _)| !known(key)) {
-            let help = did_you_mean(&key.name, fields.iter().copied()).map_or_else(
-                || format!("known keys: {}", fields.join(", ")),
-                |near| format!("did you mean `{near}`?"),
-            );
-            let unknown =
-                Diagnostic::error(key.span, format!("unknown key `{}`", key.name)).help(help);
+            let help = did_you_mean(&key.name, fields.iter().copied())
+                .map_or_else(|| format!("known keys: {}", fields.join(", ")), |near| format!("did you mean `{near}`?"));
+            let unknown = Diagnostic::error(key.span, format!("unknown key `{}`", key.name)).help(help);
             self.found.borrow_mut().push(unknown);
         }
         map.iter().filter(|(key, _)| known(key)).collect()
@@ -255,9 +223,7 @@ impl<'n> de::Deserializer<'n> for De<'n> {
     fn deserialize_str<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, TypeError> {
         let result = match &self.node.kind {
             Kind::Null | Kind::Seq(_) | Kind::Map(_) => Err(self.wrong("a string")),
-            _ => self
-                .scalar_text()
-                .and_then(|text| visitor.visit_string(text)),
+            _ => self.scalar_text().and_then(|text| visitor.visit_string(text)),
         };
         self.place(result)
     }
@@ -275,44 +241,25 @@ impl<'n> de::Deserializer<'n> for De<'n> {
     }
 
     fn deserialize_option<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        if self.node.is_null() {
-            visitor.visit_none()
-        } else {
-            visitor.visit_some(self)
-        }
+        if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_unit<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        if self.node.is_null() {
-            visitor.visit_unit()
-        } else {
-            Err(self.wrong("nothing"))
-        }
+        if self.node.is_null() { visitor.visit_unit() } else { Err(self.wrong("nothing")) }
     }
 
-    fn deserialize_unit_struct<V: Visitor<'n>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, TypeError> {
+    fn deserialize_unit_struct<V: Visitor<'n>>(self, _: &'static str, visitor: V) -> Result<V::Value, TypeError> {
         self.deserialize_unit(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'n>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, TypeError> {
+    fn deserialize_newtype_struct<V: Visitor<'n>>(self, name: &'static str, visitor: V) -> Result<V::Value, TypeError> {
         if name != SCALAR {
             return visitor.visit_newtype_struct(self);
         }
         if self.is_later() {
             return visitor.visit_unit();
         }
-        self.place(
-            self.scalar_text()
-                .and_then(|text| visitor.visit_string(text)),
-        )
+        self.place(self.scalar_text().and_then(|text| visitor.visit_string(text)))
     }
 
     /// One value where a list belongs is a list of one, as people write it.
@@ -323,17 +270,10 @@ impl<'n> de::Deserializer<'n> for De<'n> {
             Kind::Null | Kind::Map(_) => return Err(self.wrong("a list")),
             _ => std::slice::from_ref(self.node),
         };
-        self.place(visitor.visit_seq(Items {
-            de: self,
-            items: items.iter(),
-        }))
+        self.place(visitor.visit_seq(Items { de: self, items: items.iter() }))
     }
 
-    fn deserialize_tuple<V: Visitor<'n>>(
-        self,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, TypeError> {
+    fn deserialize_tuple<V: Visitor<'n>>(self, _: usize, visitor: V) -> Result<V::Value, TypeError> {
         self.deserialize_seq(visitor)
     }
 
@@ -352,11 +292,7 @@ impl<'n> de::Deserializer<'n> for De<'n> {
             Kind::Map(map) => map.iter().collect(),
             _ => return Err(self.wrong("a mapping")),
         };
-        self.place(visitor.visit_map(Entries {
-            de: self,
-            entries: entries.into_iter(),
-            value: None,
-        }))
+        self.place(visitor.visit_map(Entries { de: self, entries: entries.into_iter(), value: None }))
     }
 
     fn deserialize_struct<V: Visitor<'n>>(
@@ -370,11 +306,7 @@ impl<'n> de::Deserializer<'n> for De<'n> {
             Kind::Null => Vec::new(),
             _ => return Err(self.wrong("a mapping")),
         };
-        self.place(visitor.visit_map(Entries {
-            de: self,
-            entries: entries.into_iter(),
-            value: None,
-        }))
+        self.place(visitor.visit_map(Entries { de: self, entries: entries.into_iter(), value: None }))
     }
 
     fn deserialize_enum<V: Visitor<'n>>(
@@ -384,16 +316,10 @@ impl<'n> de::Deserializer<'n> for De<'n> {
         visitor: V,
     ) -> Result<V::Value, TypeError> {
         let result = match &self.node.kind {
-            _ if self.is_later() => {
-                visitor.visit_enum(variants.first().copied().unwrap_or("").into_deserializer())
-            }
+            _ if self.is_later() => visitor.visit_enum(variants.first().copied().unwrap_or("").into_deserializer()),
             Kind::Map(map) if map.len() == 1 => visitor.visit_enum(OneKey { de: self, map }),
-            Kind::Null | Kind::Seq(_) | Kind::Map(_) => {
-                Err(self.wrong(&format!("one of {}", variants.join(", "))))
-            }
-            _ => self
-                .scalar_text()
-                .and_then(|text| visitor.visit_enum(text.into_deserializer())),
+            Kind::Null | Kind::Seq(_) | Kind::Map(_) => Err(self.wrong(&format!("one of {}", variants.join(", ")))),
+            _ => self.scalar_text().and_then(|text| visitor.visit_enum(text.into_deserializer())),
         };
         self.place(result)
     }
@@ -415,14 +341,8 @@ struct Items<'n> {
 impl<'n> SeqAccess<'n> for Items<'n> {
     type Error = TypeError;
 
-    fn next_element_seed<T: DeserializeSeed<'n>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, TypeError> {
-        self.items
-            .next()
-            .map(|node| seed.deserialize(self.de.with(node)))
-            .transpose()
+    fn next_element_seed<T: DeserializeSeed<'n>>(&mut self, seed: T) -> Result<Option<T::Value>, TypeError> {
+        self.items.next().map(|node| seed.deserialize(self.de.with(node))).transpose()
     }
 }
 
@@ -435,24 +355,16 @@ struct Entries<'n> {
 impl<'n> MapAccess<'n> for Entries<'n> {
     type Error = TypeError;
 
-    fn next_key_seed<K: DeserializeSeed<'n>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, TypeError> {
+    fn next_key_seed<K: DeserializeSeed<'n>>(&mut self, seed: K) -> Result<Option<K::Value>, TypeError> {
         let Some((key, node)) = self.entries.next() else {
             return Ok(None);
         };
         self.value = Some(node);
-        seed.deserialize((&*key.name).into_deserializer())
-            .map(Some)
-            .map_err(|e: TypeError| e.at(key.span))
+        seed.deserialize((&*key.name).into_deserializer()).map(Some).map_err(|e: TypeError| e.at(key.span))
     }
 
     fn next_value_seed<V: DeserializeSeed<'n>>(&mut self, seed: V) -> Result<V::Value, TypeError> {
-        let node = self
-            .value
-            .take()
-            .ok_or_else(|| de::Error::custom("a value without a key"))?;
+        let node = self.value.take().ok_or_else(|| de::Error::custom("a value without a key"))?;
         seed.deserialize(self.de.with(node))
     }
 }
@@ -466,16 +378,11 @@ impl<'n> EnumAccess<'n> for OneKey<'n> {
     type Error = TypeError;
     type Variant = De<'n>;
 
-    fn variant_seed<V: DeserializeSeed<'n>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, De<'n>), TypeError> {
+    fn variant_seed<V: DeserializeSeed<'n>>(self, seed: V) -> Result<(V::Value, De<'n>), TypeError> {
         let Some((key, node)) = self.map.iter().next() else {
             return Err(self.de.wrong("one key"));
         };
-        let variant = seed
-            .deserialize((&*key.name).into_deserializer())
-            .map_err(|e: TypeError| e.at(key.span))?;
+        let variant = seed.deserialize((&*key.name).into_deserializer()).map_err(|e: TypeError| e.at(key.span))?;
         Ok((variant, self.de.with(node)))
     }
 }
@@ -484,11 +391,7 @@ impl<'n> VariantAccess<'n> for De<'n> {
     type Error = TypeError;
 
     fn unit_variant(self) -> Result<(), TypeError> {
-        if self.node.is_null() {
-            Ok(())
-        } else {
-            Err(self.wrong("nothing"))
-        }
+        if self.node.is_null() { Ok(()) } else { Err(self.wrong("nothing")) }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'n>>(self, seed: T) -> Result<T::Value, TypeError> {
@@ -551,10 +454,7 @@ mod tests {
     fn problems(text: &str) -> Vec<(String, Option<String>)> {
         let mut diagnostics = Diagnostics::default();
         let _: Option<Args> = check(&node(text), &mut diagnostics);
-        diagnostics
-            .iter()
-            .map(|d| (d.message.clone(), d.help.clone()))
-            .collect()
+        diagnostics.iter().map(|d| (d.message.clone(), d.help.clone())).collect()
     }
 
     #[test]
@@ -567,47 +467,24 @@ mod tests {
     fn all_unknown_keys_come_at_once() {
         let found = problems("{path: x, mood: 1, forse: true}");
         assert_eq!(found.len(), 2);
-        assert_eq!(
-            found[0],
-            (
-                "unknown key `mood`".into(),
-                Some("did you mean `mode`?".into())
-            )
-        );
+        assert_eq!(found[0], ("unknown key `mood`".into(), Some("did you mean `mode`?".into())));
         assert_eq!(found[1].1.as_deref(), Some("did you mean `force`?"));
     }
 
     #[test]
     fn wrong_types_are_named() {
-        assert_eq!(
-            problems("{path: [x]}")[0].0,
-            "expected a string, found a list"
-        );
+        assert_eq!(problems("{path: [x]}")[0].0, "expected a string, found a list");
         assert_eq!(problems("{}")[0].0, "`path` is missing");
-        assert_eq!(
-            problems("{path: x, force: yes}")[0].1.as_deref(),
-            Some("write `true`")
-        );
-        assert_eq!(
-            problems("{path: x, kind: rond}")[0].1.as_deref(),
-            Some("did you mean `round`?")
-        );
-        assert!(
-            problems("{path: x, mode: '0999'}")[0]
-                .0
-                .contains("not a file mode")
-        );
+        assert_eq!(problems("{path: x, force: yes}")[0].1.as_deref(), Some("write `true`"));
+        assert_eq!(problems("{path: x, kind: rond}")[0].1.as_deref(), Some("did you mean `round`?"));
+        assert!(problems("{path: x, mode: '0999'}")[0].0.contains("not a file mode"));
         assert!(problems("{path: x, count: 70000}")[0].0.contains("70000"));
     }
 
     #[test]
     fn rendered_text_becomes_typed() {
-        let args: Args =
-            from_node(&node("{path: 3, force: 'true', count: '7', list: one}")).unwrap();
-        assert_eq!(
-            (args.path.as_str(), args.force, args.count),
-            ("3", true, Some(7))
-        );
+        let args: Args = from_node(&node("{path: 3, force: 'true', count: '7', list: one}")).unwrap();
+        assert_eq!((args.path.as_str(), args.force, args.count), ("3", true, Some(7)));
         assert_eq!(args.list, ["one"]);
     }
 }
