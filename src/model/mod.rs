@@ -3,12 +3,14 @@
 //! Plain data without behaviour that belongs to a stage; imports nothing from the other folders.
 
 mod effects;
+mod event;
 mod names;
 mod outcome;
 mod scalar;
 mod span;
 
 pub use effects::{Disruption, Effects};
+pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RunResult, Shown};
 pub use names::{ClusterName, GroupName, HostName};
 pub use outcome::{Diff, Outcome, Status};
 pub use scalar::{ByteSize, FileMode, ParseScalarError, Seconds};
