@@ -7,9 +7,14 @@
 //! To add one: copy a file, implement `Module`, and add a line to `registry`.
 
 mod action;
+mod facts;
+mod fail;
+mod ping;
 mod registry;
+mod set_fact;
 mod spec;
 
 pub use action::{Action, ActionContext, ActionError, EngineAction};
+pub use facts::{FACT_FIELDS, Facts};
 pub use registry::{all, find, names};
 pub use spec::{BuildContext, Module, ModuleError, ModuleSpec, ResultField};

@@ -2,7 +2,12 @@
 
 use super::spec::ModuleSpec;
 
-static MODULES: &[ModuleSpec] = &[];
+static MODULES: &[ModuleSpec] = &[
+    ModuleSpec::of::<super::facts::GatherFacts>(),
+    ModuleSpec::of::<super::fail::Fail>(),
+    ModuleSpec::of::<super::ping::Ping>(),
+    ModuleSpec::of::<super::set_fact::SetFact>(),
+];
 
 /// Every module, by name.
 pub fn all() -> &'static [ModuleSpec] {

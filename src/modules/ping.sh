@@ -1,0 +1,2 @@
+# shellcheck shell=sh disable=SC2154
+result ping "$arg_data"
