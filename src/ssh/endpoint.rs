@@ -1,0 +1,31 @@
+//! What the inventory says about how to reach a host.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to reach one host. Whatever is left out comes from `~/.ssh/config`, then from defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+pub struct Endpoint {
+    /// The inventory name; also the alias that is looked up in the SSH configuration.
+    pub name: String,
+    pub address: Option<String>,
+    pub port: Option<u16>,
+    pub user: Option<String>,
+    pub identity_files: Vec<PathBuf>,
+    pub identities_only: Option<bool>,
+    pub certificate_file: Option<PathBuf>,
+    /// A ProxyJump chain of `[user@]host[:port]` or inventory names, nearest to us first. Empty
+    /// means whatever the SSH configuration says; `["none"]` means to go directly.
+    pub jump: Vec<String>,
+    pub proxy_command: Option<String>,
+    /// Known-hosts files in front of the ones the SSH configuration names.
+    pub known_hosts: Vec<PathBuf>,
+    pub host_key_alias: Option<String>,
+    pub connect_timeout: Option<Duration>,
+}
+
+impl Endpoint {
+    pub fn new(name: impl Into<String>) -> Self {
+        Endpoint { name: name.into(), ..Endpoint::default() }
+    }
+}

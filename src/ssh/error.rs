@@ -1,0 +1,111 @@
+//! Everything that can go wrong between us and a shell on the other side.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::host_key::HostKeyError;
+
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SshError {
+    #[error("cannot connect to {to}: {reason}")]
+    Connect { to: String, reason: String },
+
+    #[error("{to} did not answer within {}s ({phase})", limit.as_secs_f32())]
+    Timeout { to: String, phase: &'static str, limit: Duration },
+
+    #[error("the connection to {to} was lost: {reason}")]
+    Dropped { to: String, reason: String },
+
+    #[error("cannot agree on how to talk to {to}: {reason}")]
+    Protocol { to: String, reason: String },
+
+    #[error(transparent)]
+    HostKey(#[from] Box<HostKeyError>),
+
+    #[error("{user}@{to} refused every key; tried {}; the server allows {allowed}", list(tried))]
+    Auth { to: String, user: String, tried: Vec<String>, allowed: String },
+
+    #[error("key {}: {problem}", path.display())]
+    Key { path: PathBuf, problem: String },
+
+    #[error("via {via}: {source}")]
+    Jump {
+        via: String,
+        #[source]
+        source: Arc<SshError>,
+    },
+
+    #[error("{via} could not reach {to}: {reason}")]
+    Tunnel { via: String, to: String, reason: String },
+
+    #[error("{to} refuses to run commands: {reason}")]
+    ExecRefused { to: String, reason: String },
+
+    #[error("{to} closed the session without an exit status")]
+    NoExitStatus { to: String },
+
+    #[error("the command on {to} no longer reads its input")]
+    StdinClosed { to: String },
+
+    #[error("{}:{line}: {problem}", file.display())]
+    Config { file: PathBuf, line: usize, problem: String },
+
+    #[error("cannot read {}: {reason}", path.display())]
+    Read { path: PathBuf, reason: String },
+
+    #[error("cannot write {}: {reason}", path.display())]
+    Write { path: PathBuf, reason: String },
+
+    #[error("host `{host}`: {problem}")]
+    BadEndpoint { host: String, problem: String },
+}
+
+fn list(tried: &[String]) -> String {
+    match tried.is_empty() {
+        true => "nothing, there was no key to try".to_owned(),
+        false => tried.join(", "),
+    }
+}
+
+impl SshError {
+    pub(super) fn read(path: &Path, source: &std::io::Error) -> Self {
+        SshError::Read { path: path.to_owned(), reason: source.to_string() }
+    }
+
+    pub(super) fn write(path: &Path, source: &std::io::Error) -> Self {
+        SshError::Write { path: path.to_owned(), reason: source.to_string() }
+    }
+
+    /// Whether the host may be there again later: nothing was refused and nothing is misconfigured.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            SshError::Connect { .. }
+            | SshError::Timeout { .. }
+            | SshError::Dropped { .. }
+            | SshError::Tunnel { .. }
+            | SshError::NoExitStatus { .. } => true,
+            SshError::Jump { source, .. } => source.is_unreachable(),
+            _ => false,
+        }
+    }
+
+    /// What the operator can do about it, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SshError::HostKey(error) => Some(error.hint()),
+            SshError::Jump { source, .. } => source.hint(),
+            SshError::Auth { to, user, tried, .. } => Some(match tried.is_empty() {
+                true => format!("load a key into ssh-agent, or set `identity_file` for {to} in the inventory"),
+                false => format!(
+                    "is one of these keys in ~{user}/.ssh/authorized_keys on {to}? `ssh -v {user}@{to}` shows the same exchange"
+                ),
+            }),
+            SshError::Timeout { .. } | SshError::Connect { .. } => {
+                Some("is the host up, and are its address and port right?".to_owned())
+            }
+            _ => None,
+        }
+    }
+}

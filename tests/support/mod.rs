@@ -1,0 +1,11 @@
+//! What the integration tests share: above all a real, private OpenSSH server.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
+#![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
+
+pub mod process;
+pub mod sshd;
+pub mod user;
+
+pub use process::{Group, descendants, run, signal};
+pub use sshd::{Sshd, SshdBuilder, options};
+pub use user::TempUser;
