@@ -7,12 +7,20 @@
 //! To add one: copy a file, implement `Module`, and add a line to `registry`.
 
 mod action;
+mod command;
+mod copy;
 mod facts;
 mod fail;
+mod file;
+mod local;
 mod ping;
+mod place;
 mod registry;
 mod set_fact;
+mod shell;
 mod spec;
+mod tree;
+mod words;
 
 pub use action::{Action, ActionContext, ActionError, EngineAction};
 pub use facts::{FACT_FIELDS, Facts};

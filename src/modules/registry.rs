@@ -3,10 +3,14 @@
 use super::spec::ModuleSpec;
 
 static MODULES: &[ModuleSpec] = &[
+    ModuleSpec::of::<super::command::Command>(),
+    ModuleSpec::of::<super::copy::Copy>(),
     ModuleSpec::of::<super::facts::GatherFacts>(),
     ModuleSpec::of::<super::fail::Fail>(),
+    ModuleSpec::of::<super::file::File>(),
     ModuleSpec::of::<super::ping::Ping>(),
     ModuleSpec::of::<super::set_fact::SetFact>(),
+    ModuleSpec::of::<super::shell::Shell>(),
 ];
 
 /// Every module, by name.

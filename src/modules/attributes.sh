@@ -1,0 +1,97 @@
+# shellcheck shell=sh disable=SC2034,SC2154
+# Owner, group and mode of files, as arg_owner, arg_group and arg_mode ask for them.
+
+# Sets $path: a relative path never looks like an option, and ~ is the home folder.
+resolve_path() {
+    case $1 in
+    /*) path=$1 ;;
+    '~') path=$HOME ;;
+    '~'/*) path=$HOME/${1#'~/'} ;;
+    *) path=./$1 ;;
+    esac
+}
+
+# Sets uid, gid, mode, size, owner and group to those of the file $1.
+# $2 is empty to look at what a link points to, or -h to look at the link itself.
+look() {
+    if [ "$2" ]; then
+        seen=$(stat -c '%u|%g|%a|%s|%U|%G' "$1")
+    else
+        seen=$(stat -L -c '%u|%g|%a|%s|%U|%G' "$1")
+    fi || fail "cannot read the attributes of $1"
+    uid=${seen%%|*} seen=${seen#*|}
+    gid=${seen%%|*} seen=${seen#*|}
+    mode=${seen%%|*} seen=${seen#*|}
+    size=${seen%%|*} seen=${seen#*|}
+    owner=${seen%%|*} group=${seen#*|}
+}
+
+# Sets $octal to what the symbolic arg_mode makes of the mode $1, or of a new file if $1 is empty.
+# $2 says whether it is a directory. A scratch file knows the rules of chmod and of the umask best.
+octal_mode() {
+    tmp_dir
+    if [ "$2" ]; then mkdir "$TMP/mode"; else : > "$TMP/mode"; fi || fail "cannot write to $TMP"
+    if [ "$1" ]; then chmod "00$1" "$TMP/mode" || fail "cannot try the mode $1"; fi
+    chmod "$arg_mode" "$TMP/mode" || fail "chmod does not take the mode $arg_mode"
+    octal=$(stat -c %a "$TMP/mode") || fail "cannot read the mode of $TMP/mode"
+    rm -rf "$TMP/mode"
+}
+
+# After `look`: sets $chown and $chmod to what must change on $1; empty where nothing must.
+differ() {
+    chown='' chmod=''
+    case $arg_owner in '' | "$owner" | "$uid") ;; *) chown=$arg_owner ;; esac
+    case $arg_group in '' | "$group" | "$gid") ;; *) chown=$chown:$arg_group ;; esac
+    case $arg_mode in
+    '' | "$mode") ;;
+    [0-7]*) chmod=$arg_mode ;;
+    *)
+        directory=''
+        if [ -d "$1" ]; then directory=1; fi
+        octal_mode "$mode" "$directory"
+        if [ "$octal" != "$mode" ]; then chmod=$octal; fi
+        ;;
+    esac
+}
+
+# After `differ`: the same as text, for a diff. $1 is the path.
+show_attributes() {
+    if [ -z "$DIFF" ]; then return 0; fi
+    was='' will=''
+    case $chown in '' | :*) ;; *) was="owner: $owner
+" will="owner: $arg_owner
+" ;; esac
+    case $chown in *:*) was="${was}group: $group
+" will="${will}group: $arg_group
+" ;; esac
+    if [ "$chmod" ]; then
+        was="${was}mode: $mode
+" will="${will}mode: $chmod
+"
+    fi
+    show_before "$1 (attributes)" << END
+$was
+END
+    show_after "$1 (attributes)" << END
+$will
+END
+}
+
+# Gives the existing file $1 the attributes it should have. $2 is -h for a link that is not to be
+# followed; a link has no mode of its own.
+apply_attributes() {
+    if [ -z "$arg_owner$arg_group$arg_mode" ]; then return 0; fi
+    look "$1" "$2"
+    differ "$1"
+    if [ "$2" ]; then chmod=''; fi
+    if [ -z "$chown$chmod" ]; then return 0; fi
+    changed
+    show_attributes "$1"
+    # chown can clear the set-id bits, so it goes first.
+    if [ "$chown" ]; then
+        # shellcheck disable=SC2086 # Empty, or the one word -h.
+        mutate chown $2 "$chown" "$1" || fail "cannot give $1 to $chown"
+    fi
+    # Without the leading zeros chmod leaves the set-id bits of a directory as they are.
+    if [ "$chmod" ]; then mutate chmod "00$chmod" "$1" || fail "cannot set the mode of $1 to $chmod"; fi
+}

@@ -1,0 +1,167 @@
+//! Puts one file into its place on the target: shared by `copy`, `template` and whatever else writes files.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use super::{
+    action::{Action, ActionContext, ActionError, EngineAction},
+    local::{self, Fingerprint},
+    spec::{ModuleError, ResultField},
+};
+use crate::{
+    model::{FileMode, Outcome, Value},
+    remote::Payload,
+};
+
+const BODY: &str = concat!(include_str!("attributes.sh"), include_str!("place.sh"));
+
+pub(super) const RESULT: &[ResultField] = &[
+    ResultField { name: "dest", doc: "The path of the file on the target." },
+    ResultField { name: "sha256", doc: "The checksum of the file." },
+    ResultField { name: "backup_file", doc: "Where the previous file was kept, with `backup`." },
+];
+
+/// Where a file goes, and what it should be like there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    pub dest: String,
+    /// The file's name, should `dest` be a directory. Empty if it must not be one.
+    pub name: String,
+    pub owner: Option<String>,
+    pub group: Option<String>,
+    pub mode: Option<FileMode>,
+    /// For the directory that `dest` names by a trailing slash.
+    pub directory_mode: Option<FileMode>,
+    pub backup: bool,
+    /// Leave a file that exists as it is.
+    pub keep: bool,
+    /// Write to what a link at `dest` points to, rather than replacing the link.
+    pub follow: bool,
+    /// A command that must accept the new file; `%s` is its path.
+    pub validate: Vec<String>,
+    /// The state the file must still be in, or nothing is written and the result says `stale`.
+    pub expect: Option<Expect>,
+}
+
+/// What was at the destination when it was last looked at.
+#[derive(Clone, Debug)]
+pub(super) enum Expect {
+    Absent,
+    Sha256(String),
+}
+
+impl Place {
+    /// A payload that carries the body with it. The body must not contain NUL bytes.
+    pub fn inline(&self, body: &[u8]) -> Payload {
+        self.payload("inline", &Fingerprint::of(body)).value("content", body)
+    }
+
+    /// A payload that settles everything but the body, and says `wanted` if that must travel.
+    fn ask(&self, fingerprint: &Fingerprint) -> Payload {
+        self.payload("ask", fingerprint)
+    }
+
+    /// A payload for a body that was uploaded before.
+    pub fn staged(&self, path: &str, fingerprint: &Fingerprint) -> Payload {
+        self.payload("staged", fingerprint).value("staged", path)
+    }
+
+    /// A payload that copies a file which is already on the target.
+    pub fn remote(&self, src: &str) -> Payload {
+        let unknown = Fingerprint { sha256: String::new(), size: 0 };
+        self.payload("remote", &unknown).value("staged", src)
+    }
+
+    fn payload(&self, source: &str, fingerprint: &Fingerprint) -> Payload {
+        let expect = self.expect.as_ref().map(|expect| match expect {
+            Expect::Absent => "-".to_owned(),
+            Expect::Sha256(sum) => format!("-{sum}"),
+        });
+        let payload = Payload::new(BODY)
+            .value("source", source)
+            .value("sha256", &fingerprint.sha256)
+            .value("size", fingerprint.size.to_string())
+            .value("dest", &self.dest)
+            .value("name", &self.name)
+            .maybe("directory_mode", self.directory_mode.as_ref().map(FileMode::as_str))
+            .flag("backup", self.backup)
+            .flag("keep", self.keep)
+            .flag("follow", self.follow)
+            .maybe("expect", expect);
+        let payload = attributes(payload, self.owner.as_deref(), self.group.as_deref(), self.mode.as_ref());
+        self.validate.iter().fold(payload, Payload::arg)
+    }
+
+    /// Places a local file: inside the payload if it is a small text, by an upload otherwise.
+    pub fn local(self, path: PathBuf) -> Result<Action, ModuleError> {
+        Ok(match local::read_inline(&path)? {
+            Some(body) => Action::Remote(self.inline(&body)),
+            None => Action::Engine(Box::new(Upload { place: self, path })),
+        })
+    }
+}
+
+/// The values that `attributes.sh` reads.
+pub(super) fn attributes(
+    payload: Payload,
+    owner: Option<&str>,
+    group: Option<&str>,
+    mode: Option<&FileMode>,
+) -> Payload {
+    payload.maybe("owner", owner).maybe("group", group).maybe("mode", mode.map(canonical_mode))
+}
+
+/// Octal modes as `stat` prints them, so that a shell can compare them as text.
+fn canonical_mode(mode: &FileMode) -> &str {
+    let text = mode.as_str();
+    match text.trim_start_matches('0') {
+        "" => "0",
+        digits if digits.starts_with(|c: char| c.is_ascii_digit()) => digits,
+        _ => text,
+    }
+}
+
+/// A body that is too large, or not text, to be part of a payload.
+pub(super) struct Upload {
+    pub place: Place,
+    pub path: PathBuf,
+}
+
+#[async_trait]
+impl EngineAction for Upload {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let fingerprint = fingerprint(&self.path).await?;
+        let mut asked = context.run(self.place.ask(&fingerprint)).await?;
+        let wanted = asked.data.shift_remove("wanted") == Some(Value::Bool(true));
+        if asked.failed || context.check_mode || !wanted {
+            return Ok(asked);
+        }
+        let staged = context.upload(&self.path).await?;
+        context.run(self.place.staged(&staged, &fingerprint)).await
+    }
+}
+
+/// Reads a file on a thread that may block.
+pub(super) async fn fingerprint(path: &Path) -> Result<Fingerprint, ActionError> {
+    let failed = |error: String| ActionError::Failed(format!("cannot read `{}`: {error}", path.display()));
+    let owned = path.to_owned();
+    tokio::task::spawn_blocking(move || Fingerprint::of_file(&owned))
+        .await
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octal_modes_are_written_as_stat_prints_them() {
+        for (given, canonical) in
+            [("0644", "644"), ("00755", "755"), ("4755", "4755"), ("0000", "0"), ("u=rw,g=", "u=rw,g=")]
+        {
+            assert_eq!(canonical_mode(&given.parse().unwrap()), canonical);
+        }
+    }
+}
