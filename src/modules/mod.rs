@@ -12,6 +12,7 @@ mod copy;
 mod facts;
 mod fail;
 mod file;
+mod http;
 mod local;
 mod ping;
 mod place;
