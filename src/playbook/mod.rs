@@ -4,6 +4,44 @@
 //! import is read, every role expanded, every keyword typed, every module argument checked.
 //! Reads files and nothing else.
 
+mod ansible;
+mod arguments;
+mod call;
+mod context;
+mod embedded;
+mod find;
+mod handlers;
+mod include;
+mod keywords;
+mod loader;
+mod meta;
+mod place;
+mod play;
+mod role;
+mod task;
 mod types;
 
+pub use embedded::{EMBEDDED, Embedded};
+pub use find::{PlaybookSource, find};
+pub use loader::LoadOptions;
+pub use meta::meta_schema;
+pub use place::{EmbeddedTree, Place};
 pub use types::*;
+
+use crate::source::{Diagnostics, Sources};
+
+/// Reads a playbook and everything it imports. All problems go to `diagnostics`; `None` if there
+/// were errors among them.
+pub fn load(
+    source: &PlaybookSource,
+    options: &LoadOptions,
+    sources: &mut Sources,
+    diagnostics: &mut Diagnostics,
+) -> Option<Playbook> {
+    let mut found = Diagnostics::default();
+    let plays = loader::Loader::new(options, sources, &mut found).playbook(&source.place);
+    let failed = found.has_errors();
+    found.sort();
+    diagnostics.extend(found);
+    (!failed).then(|| Playbook { path: source.place.label(), plays })
+}

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use super::place::Place;
 use crate::{
     model::{Effects, Span, Spanned},
     modules::ModuleSpec,
@@ -27,6 +28,8 @@ pub struct Play {
     pub vars_files: Arc<Vars>,
     /// Batch sizes, the last one repeated; empty means all at once.
     pub serial: Vec<BatchSize>,
+    /// The order in which hosts enter batches.
+    pub order: HostOrder,
     pub max_fail_percentage: Option<f64>,
     pub any_errors_fatal: bool,
     pub force_handlers: bool,
@@ -34,7 +37,58 @@ pub struct Play {
     pub rollout: Option<Node>,
     /// `pre_tasks`, `roles`, `tasks`, `post_tasks`, in this order; handlers flush after each.
     pub sections: Vec<Section>,
+    /// In the order they run in. Ask `handlers_for` which of them a name notifies.
     pub handlers: Vec<Arc<Task>>,
+    /// Every use of a role in the play, in order, dependencies after the role that brought them.
+    pub roles: Vec<Arc<RoleContext>>,
+}
+
+impl Play {
+    /// All tasks of all sections, in order, those inside blocks as well.
+    pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
+        let mut tasks = Vec::new();
+        self.sections.iter().for_each(|section| collect_tasks(&section.items, &mut tasks));
+        tasks.into_iter()
+    }
+
+    /// The handlers a name notifies: the last one called so (also as `role : name`), and all that listen to it.
+    pub fn handlers_for(&self, name: &str) -> impl Iterator<Item = &Arc<Task>> {
+        let called = self.handlers.iter().rposition(|handler| handler.is_called(name));
+        let notified = move |(index, handler): &(usize, &Arc<Task>)| {
+            Some(*index) == called || handler.listen.iter().any(|topic| &**topic == name)
+        };
+        let found: Vec<_> = self.handlers.iter().enumerate().filter(notified).map(|(_, handler)| handler).collect();
+        found.into_iter()
+    }
+
+    /// The tasks that `needs: NAME` means: the one with that path, or all with that name.
+    pub fn tasks_for(&self, name: &str) -> Vec<&Arc<Task>> {
+        let exact: Vec<_> = self.tasks().filter(|task| &*task.path == name && task.name != name).collect();
+        if exact.is_empty() { self.tasks().filter(|task| task.name == name).collect() } else { exact }
+    }
+}
+
+fn collect_tasks<'p>(items: &'p [Item], tasks: &mut Vec<&'p Arc<Task>>) {
+    for item in items {
+        match item {
+            Item::Task(task) => tasks.push(task),
+            Item::Block(block) => {
+                for part in [&block.body, &block.rescue, &block.always] {
+                    collect_tasks(part, tasks);
+                }
+            }
+            Item::FlushHandlers(_) => {}
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostOrder {
+    #[default]
+    Inventory,
+    ReverseInventory,
+    Sorted,
+    ReverseSorted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,11 +168,24 @@ pub struct Task {
     /// How often a detached command is asked for; zero means start and go on.
     pub poll: Duration,
     pub throttle: Option<usize>,
-    /// Working folder of remote commands, if a module takes none of its own. Unused by most.
+    /// Lowest first: those of blocks from the outermost on, the task's own, those given to imports.
     pub vars: Vec<Arc<Vars>>,
     pub role: Option<Arc<RoleContext>>,
     /// Folder of the playbook or task file, for relative files.
-    pub folder: PathBuf,
+    pub folder: Place,
+}
+
+impl Task {
+    /// The names by which a handler is notified.
+    pub fn answers_to(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.listen.iter().map(|topic| &**topic))
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        let with_role = || name.split_once(" : ").map(|(role, name)| (role.trim(), name.trim()));
+        let role = self.role.as_ref().map_or("", |role| &role.name);
+        self.name == name || with_role().is_some_and(|parts| parts == (role, self.name.as_str()))
+    }
 }
 
 #[derive(Debug)]
@@ -163,9 +230,20 @@ pub struct Need {
 #[derive(Debug)]
 pub struct RoleContext {
     pub name: Arc<str>,
-    pub folder: PathBuf,
+    pub folder: Place,
     pub defaults: Arc<Vars>,
     pub vars: Arc<Vars>,
     /// Arguments given where the role was used.
     pub params: Arc<Vars>,
+    /// The role that depends on this one or imports it. Its variables are visible here, below the own ones.
+    pub parent: Option<Arc<RoleContext>>,
+}
+
+impl RoleContext {
+    /// This role and those that brought it, the outermost first.
+    pub fn chain(&self) -> impl Iterator<Item = &RoleContext> {
+        let mut chain: Vec<&RoleContext> = std::iter::successors(Some(self), |role| role.parent.as_deref()).collect();
+        chain.reverse();
+        chain.into_iter()
+    }
 }
