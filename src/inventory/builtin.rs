@@ -1,0 +1,160 @@
+//! The variables that templates know without anyone having set them.
+//!
+//! They are nodes like all variables, so that what a cluster's sections say can hold templates and
+//! encrypted values. What hosts have in common is built once and shared.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::types::{Cluster, Host, HostKind, Inventory};
+use crate::{
+    model::{HostName, Span},
+    source::{Key, Kind, Map, Node, Vars},
+};
+
+type Layer = Arc<Vars>;
+
+pub(super) fn fill(inventory: &mut Inventory) {
+    let Some(span) = inventory.hosts.first().map(|host| host.span) else { return };
+    let groups = one("groups", groups(inventory, span));
+    let clusters: HashMap<&str, Layer> = inventory
+        .clusters()
+        .map(|cluster| (cluster.name.as_str(), one("cluster", describe_cluster(inventory, cluster, span))))
+        .collect();
+    let hypervisors = hypervisors(inventory);
+
+    let builtin: Vec<Vec<Layer>> = inventory
+        .hosts
+        .iter()
+        .map(|host| {
+            let (cluster, hypervisor) = match &host.kind {
+                HostKind::Plain => (None, None),
+                HostKind::Hypervisor => (None, hypervisors.get(&host.name)),
+                HostKind::Member { cluster, hypervisor } => {
+                    (clusters.get(cluster.as_str()), hypervisor.as_ref().and_then(|name| hypervisors.get(name)))
+                }
+            };
+            let shared = [Some(&groups), cluster, hypervisor].into_iter().flatten().cloned();
+            shared.chain([Arc::new(own(inventory, host))]).collect()
+        })
+        .collect();
+    for (host, layers) in inventory.hosts.iter_mut().zip(builtin) {
+        host.builtin = layers;
+    }
+}
+
+/// What only this host has.
+fn own(inventory: &Inventory, host: &Host) -> Vars {
+    let span = host.span;
+    let names = host.group_names.iter().map(|name| Node::string(span, name.as_str())).collect();
+    let mut vars: Vars = [
+        ("inventory_hostname".into(), name_of(host)),
+        ("group_names".into(), Node::new(span, Kind::Seq(names))),
+        ("host".into(), describe_host(host)),
+    ]
+    .into();
+    if let HostKind::Member { cluster, .. } = &host.kind {
+        let cluster = inventory.cluster(cluster.as_str());
+        vars.insert("member".into(), describe_member(host, cluster));
+    }
+    vars
+}
+
+fn groups(inventory: &Inventory, span: Span) -> Node {
+    // Every name is one string, however many groups list it.
+    let names: Vec<Node> = inventory.hosts.iter().map(name_of).collect();
+    let lists = inventory.groups().map(|group| {
+        let hosts = group.members.iter().map(|id| names[id.index()].clone()).collect();
+        (group.name.as_str(), Node::new(group.span.unwrap_or(span), Kind::Seq(hosts)))
+    });
+    mapping(span, lists)
+}
+
+fn hypervisors(inventory: &Inventory) -> HashMap<HostName, Layer> {
+    let mut guests: HashMap<&HostName, Vec<Node>> = HashMap::new();
+    for host in &inventory.hosts {
+        if let HostKind::Member { hypervisor: Some(hypervisor), .. } = &host.kind {
+            guests.entry(hypervisor).or_default().push(name_of(host));
+        }
+    }
+    let layer = |host: &Host| {
+        let mut node = describe_host(host);
+        let members = guests.remove(&host.name).unwrap_or_default();
+        push(&mut node, "members", Node::new(host.span, Kind::Seq(members)));
+        (host.name.clone(), one("hypervisor", node))
+    };
+    inventory.hypervisors().map(layer).collect()
+}
+
+fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Node {
+    let span = cluster.span.unwrap_or(span);
+    let members = cluster.members.iter().map(|id| describe_member(inventory.host_by_id(*id), None)).collect();
+    let mut node = mapping(
+        span,
+        [("name", Node::string(span, cluster.name.as_str())), ("members", Node::new(span, Kind::Seq(members)))],
+    );
+    cluster.sections.iter().for_each(|(name, section)| push(&mut node, name, section.clone()));
+    node
+}
+
+/// A member; with its cluster given, also its sections on top of the cluster's.
+fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
+    let mut node = describe_host(host);
+    let hypervisor = match &host.kind {
+        HostKind::Member { hypervisor: Some(name), .. } => Node::string(host.span, name.as_str()),
+        _ => Node::new(host.span, Kind::Null),
+    };
+    push(&mut node, "hypervisor", hypervisor);
+    let Some(cluster) = cluster else { return node };
+    push(&mut node, "cluster", Node::string(host.span, cluster.name.as_str()));
+    for name in ["interfaces", "guest", "etcd"] {
+        let merged = match (cluster.sections.get(name), host.sections.get(name)) {
+            (Some(general), Some(specific)) => overlay(general, specific),
+            (Some(only), None) | (None, Some(only)) => only.clone(),
+            (None, None) => continue,
+        };
+        push(&mut node, name, merged);
+    }
+    node
+}
+
+/// Mappings merge at every depth; anything else is replaced.
+fn overlay(general: &Node, specific: &Node) -> Node {
+    let (Kind::Map(below), Kind::Map(above)) = (&general.kind, &specific.kind) else { return specific.clone() };
+    let kept = below.iter().map(|(key, node)| {
+        let node = above.get(&key.name).map_or_else(|| node.clone(), |above| overlay(node, above));
+        (key.clone(), node)
+    });
+    let added = above.iter().filter(|(key, _)| below.get(&key.name).is_none()).cloned();
+    Node::new(specific.span, Kind::Map(Map::new(kept.chain(added).collect())))
+}
+
+fn describe_host(host: &Host) -> Node {
+    let zone = host.zone.as_deref().map_or(Kind::Null, |zone| Kind::String(zone.into()));
+    mapping(
+        host.span,
+        [
+            ("name", name_of(host)),
+            ("address", Node::string(host.span, host.address())),
+            ("zone", Node::new(host.span, zone)),
+        ],
+    )
+}
+
+fn name_of(host: &Host) -> Node {
+    Node::string(host.span, host.name.as_str())
+}
+
+fn mapping<'n>(span: Span, entries: impl IntoIterator<Item = (&'n str, Node)>) -> Node {
+    let entries = entries.into_iter().map(|(name, node)| (Key { name: name.into(), span }, node)).collect();
+    Node::new(span, Kind::Map(Map::new(entries)))
+}
+
+fn push(node: &mut Node, name: &str, value: Node) {
+    if let Kind::Map(map) = &mut node.kind {
+        map.push(Key { name: name.into(), span: value.span }, value);
+    }
+}
+
+fn one(name: &str, node: Node) -> Layer {
+    Arc::new([(name.into(), node)].into())
+}

@@ -1,0 +1,319 @@
+//! The typed shape of what an inventory file may say. The JSON Schema comes from the same types.
+
+use std::{fmt, marker::PhantomData, net::IpAddr, num::NonZeroU16, str::FromStr};
+
+use ipnet::IpNet;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, Visitor},
+};
+
+use crate::model::Seconds;
+
+/// How to reach hosts over SSH. Set at any level; the most specific level wins, field by field.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SshEntry {
+    /// The user to log in as.
+    pub(super) user: Option<String>,
+    /// The port of sshd.
+    pub(super) port: Option<NonZeroU16>,
+    /// Private keys to offer; relative to this file, `~/` is the home directory.
+    pub(super) identity_file: Option<OneOrMany>,
+    /// Offer only the keys named here, none of the agent's others.
+    pub(super) identities_only: Option<bool>,
+    /// An OpenSSH user certificate.
+    pub(super) certificate_file: Option<String>,
+    /// Jump hosts on the way, nearest first: inventory names or `[user@]host[:port]`.
+    pub(super) jump: Option<OneOrMany>,
+    /// A local command whose input and output are the connection.
+    pub(super) proxy_command: Option<String>,
+    /// Known-hosts files to look in first.
+    pub(super) known_hosts: Option<OneOrMany>,
+    /// The name under which the host key is looked up.
+    pub(super) host_key_alias: Option<String>,
+    /// How long a connection attempt may take.
+    pub(super) connect_timeout: Option<Seconds>,
+    /// Whether tasks run as another user by default.
+    pub(super) r#become: Option<bool>,
+    /// Whom `become` becomes; root unless said otherwise.
+    pub(super) become_user: Option<String>,
+}
+
+/// A hypervisor or another host.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HostEntry {
+    /// Where to connect; the host's name if not given.
+    pub(super) address: Option<Address>,
+    /// The failure domain: a rack, a room, a power feed.
+    pub(super) zone: Option<String>,
+    pub(super) ssh: SshEntry,
+    /// Short for `ssh: {port: ...}`.
+    pub(super) port: Option<NonZeroU16>,
+    /// Short for `ssh: {user: ...}`.
+    pub(super) user: Option<String>,
+    pub(super) vars: FreeMap,
+    /// Groups this host belongs to.
+    pub(super) groups: OneOrMany,
+}
+
+/// A member of an etcd cluster, which lives in a guest on a hypervisor.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MemberEntry {
+    /// The hypervisor that the guest runs on.
+    pub(super) hypervisor: Option<String>,
+    /// Where to connect; the address of the first interface if not given.
+    pub(super) address: Option<Address>,
+    /// The guest's network interfaces; etcd listens on the first.
+    pub(super) interfaces: Vec<Interface>,
+    /// The failure domain; the hypervisor's if not given.
+    pub(super) zone: Option<String>,
+    pub(super) ssh: SshEntry,
+    /// Short for `ssh: {port: ...}`.
+    pub(super) port: Option<NonZeroU16>,
+    /// Short for `ssh: {user: ...}`.
+    pub(super) user: Option<String>,
+    /// Which way to connect.
+    pub(super) ssh_via: Option<SshVia>,
+    pub(super) vars: FreeMap,
+    /// Groups this host belongs to.
+    pub(super) groups: OneOrMany,
+    /// What differs from the cluster's `guest`.
+    pub(super) guest: FreeMap,
+    /// What differs from the cluster's `etcd`.
+    pub(super) etcd: FreeMap,
+}
+
+/// An etcd cluster. Its name is also the group of its members.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ClusterEntry {
+    /// Settings of etcd, the same on every member.
+    pub(super) etcd: FreeMap,
+    /// The shape of the members' guests.
+    pub(super) guest: FreeMap,
+    pub(super) tls: FreeMap,
+    pub(super) auth: FreeMap,
+    #[schemars(with = "std::collections::BTreeMap<String, Option<MemberEntry>>")]
+    pub(super) members: FreeMap,
+    pub(super) vars: FreeMap,
+    pub(super) ssh: SshEntry,
+    /// Which way to connect to the members, where they do not say.
+    pub(super) ssh_via: Option<SshVia>,
+    pub(super) address_pool: Free,
+    /// Whether two members may share a hypervisor.
+    pub(super) allow_colocation: Option<bool>,
+    pub(super) placement: Free,
+    pub(super) backup: FreeMap,
+    pub(super) chrony: FreeMap,
+    pub(super) fluentbit: FreeMap,
+}
+
+/// A group of hosts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct GroupEntry {
+    /// Names, ranges and globs of hosts; or a mapping that also describes them.
+    pub(super) hosts: Free,
+    /// Names of groups or clusters; or a mapping that also describes them.
+    pub(super) children: Free,
+    pub(super) vars: FreeMap,
+    pub(super) ssh: SshEntry,
+}
+
+/// A network interface of a guest: one of `network`, `bridge` and `macvtap`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Interface {
+    /// A libvirt network.
+    pub(super) network: Option<String>,
+    /// A bridge of the hypervisor.
+    pub(super) bridge: Option<String>,
+    /// An interface of the hypervisor to attach to directly.
+    pub(super) macvtap: Option<String>,
+    /// Address with prefix length, like 192.168.121.4/24.
+    pub(super) ip: Option<Parsed<Cidr>>,
+    pub(super) gateway: Option<Parsed<Ip>>,
+    pub(super) dns: Vec<Parsed<Ip>>,
+    pub(super) mac: Option<Parsed<Mac>>,
+}
+
+/// Which way to connect to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SshVia {
+    /// With the member's hypervisor as a jump host.
+    Hypervisor,
+    /// Straight to the member's address.
+    Direct,
+}
+
+/// Anything at all, kept as a node beside the typed entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Free;
+
+impl<'de> Deserialize<'de> for Free {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+impl JsonSchema for Free {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Anything".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!(true)
+    }
+}
+
+/// A mapping of anything, kept as a node beside the typed entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FreeMap;
+
+impl<'de> Deserialize<'de> for FreeMap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::<std::collections::HashMap<String, IgnoredAny>>::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+impl JsonSchema for FreeMap {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Mapping".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["object", "null"]})
+    }
+}
+
+/// One string, or a list of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct OneOrMany(pub(super) Vec<String>);
+
+impl JsonSchema for OneOrMany {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+    }
+}
+
+/// A scalar that is checked when the file is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parsed<T>(pub(super) T);
+
+/// Why a scalar of the inventory was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct WrongScalar(String);
+
+struct ParsedVisitor<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = WrongScalar>> Visitor<'_> for ParsedVisitor<T> {
+    type Value = Parsed<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        text.parse().map(Parsed).map_err(E::custom)
+    }
+}
+
+// The visitor fails inside the deserializer, which so can add the place of the value.
+impl<'de, T: FromStr<Err = WrongScalar>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(ParsedVisitor(PhantomData))
+    }
+}
+
+impl<T> JsonSchema for Parsed<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "String".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
+}
+
+/// An interface's address with its prefix length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cidr(pub(super) IpNet);
+
+impl FromStr for Cidr {
+    type Err = WrongScalar;
+
+    fn from_str(text: &str) -> Result<Self, WrongScalar> {
+        text.parse().map(Self).map_err(|_| match text.parse::<IpAddr>() {
+            Ok(_) => WrongScalar(format!("`{text}` has no prefix length; write it like {text}/24")),
+            Err(_) => WrongScalar(format!("`{text}` is not an address with its prefix length, like 192.168.121.4/24")),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ip(pub(super) IpAddr);
+
+impl FromStr for Ip {
+    type Err = WrongScalar;
+
+    fn from_str(text: &str) -> Result<Self, WrongScalar> {
+        text.parse().map(Self).map_err(|_| WrongScalar(format!("`{text}` is not an IP address")))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mac(pub(super) String);
+
+impl FromStr for Mac {
+    type Err = WrongScalar;
+
+    fn from_str(text: &str) -> Result<Self, WrongScalar> {
+        let octet = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
+        if text.split(':').count() == 6 && text.split(':').all(octet) {
+            return Ok(Self(text.to_ascii_lowercase()));
+        }
+        Err(WrongScalar(format!("`{text}` is not a MAC address, like 52:54:00:12:34:56")))
+    }
+}
+
+/// A host name or an IP address to connect to.
+pub(super) type Address = Parsed<AddressText>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AddressText(pub(super) String);
+
+impl FromStr for AddressText {
+    type Err = WrongScalar;
+
+    fn from_str(text: &str) -> Result<Self, WrongScalar> {
+        if text.parse::<IpAddr>().is_ok() {
+            return Ok(Self(text.to_owned()));
+        }
+        let four_numbers = text.split('.').count() == 4 && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let name = !text.is_empty()
+            && !text.starts_with(['-', '.'])
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._%:".contains(&b));
+        match (four_numbers, text.split_once('/')) {
+            (false, None) if name => Ok(Self(text.to_owned())),
+            (_, Some((address, _))) if address.parse::<IpAddr>().is_ok() => {
+                Err(WrongScalar(format!("`{text}` is a network; write the address alone: {address}")))
+            }
+            _ => Err(WrongScalar(format!("`{text}` is neither an IP address nor a host name"))),
+        }
+    }
+}

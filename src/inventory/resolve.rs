@@ -1,0 +1,448 @@
+//! A draft to an inventory: names resolve, levels merge, every host gets its layers.
+
+use std::{collections::HashMap, sync::Arc};
+
+use indexmap::IndexMap;
+
+use super::{
+    ansible, builtin,
+    collect::{BUILTIN_GROUPS, canonical},
+    draft::{ClusterDraft, Draft, DraftKind, GroupDraft, HostDraft, to_map},
+    entry::{HostEntry, MemberEntry, SshEntry, SshVia},
+    hierarchy::{self, Level, Levels},
+    pattern,
+    settings::{Settings, folder},
+    types::{Cluster, Group, GroupKind, Host, HostId, HostKind, Inventory},
+};
+use crate::{
+    model::{ClusterName, GroupName, HostName, Span, Spanned},
+    source::{Diagnostic, Diagnostics, Kind, Node, Sources, Vars, did_you_mean, from_node},
+};
+
+pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Diagnostics) -> Inventory {
+    let ids = draft.hosts.keys().enumerate().map(|(i, name)| (HostName::new(name.clone()), HostId::from_index(i)));
+    let mut resolver = Resolver { by_name: ids.collect(), sources, diagnostics };
+    resolver.check_names(&mut draft);
+    let mut levels = resolver.levels(&draft);
+    hierarchy::settle(&mut levels, draft.hosts.len(), resolver.diagnostics);
+    let tiers = resolver.tiers(&mut draft, &levels);
+    let mut hosts = resolver.hosts(draft.hosts, &levels, &tiers);
+    resolver.reach_members(&mut hosts);
+    let groups = groups(&levels, &tiers, &hosts, &draft.clusters);
+    let clusters = clusters(draft.clusters, &groups);
+    let by_name = resolver.by_name;
+    let mut inventory = Inventory { hosts: hosts.into_iter().map(|h| h.host).collect(), by_name, groups, clusters };
+    builtin::fill(&mut inventory);
+    inventory
+}
+
+struct Resolver<'a> {
+    by_name: HashMap<HostName, HostId>,
+    sources: &'a Sources,
+    diagnostics: &'a mut Diagnostics,
+}
+
+/// What one group, cluster or host adds.
+#[derive(Default)]
+struct Tier {
+    span: Option<Span>,
+    vars: Arc<Vars>,
+    settings: Settings,
+    priority: i64,
+    ssh_via: Option<SshVia>,
+}
+
+/// Tiers by group name; `all` is among them, though no level.
+type Tiers = IndexMap<Arc<str>, Tier>;
+
+/// A host on its way, with what is settled once all hosts are there.
+struct Pending {
+    host: Host,
+    hypervisor: Option<Spanned<String>>,
+    ssh_via: Option<SshVia>,
+}
+
+impl Resolver<'_> {
+    /// One name means one thing, so that a pattern does.
+    fn check_names(&mut self, draft: &mut Draft) {
+        let Draft { hosts, groups, clusters } = draft;
+        clusters.retain(|name, cluster| {
+            let Some(span) = cluster.span else { return false };
+            if BUILTIN_GROUPS.contains(&canonical(name)) {
+                self.diagnostics
+                    .error(span, format!("`{name}` cannot be the name of a cluster: it is a built-in group"));
+                return false;
+            }
+            self.check_clash("cluster", name, span, "host", hosts.get(name).map(|host| host.span))
+                && self.check_clash("cluster", name, span, "group", groups.get(name).and_then(|group| group.span))
+        });
+        groups.retain(|name, group| {
+            let builtin = BUILTIN_GROUPS.contains(&&**name);
+            let host = hosts.get(name).map(|host| host.span);
+            builtin || group.span.is_some_and(|span| self.check_clash("group", name, span, "host", host))
+        });
+        for (name, host) in hosts.iter().filter(|(name, _)| BUILTIN_GROUPS.contains(&canonical(name))) {
+            self.diagnostics.error(host.span, format!("`{name}` cannot be the name of a host: it is a built-in group"));
+        }
+    }
+
+    fn check_clash(&mut self, what: &str, name: &str, span: Span, other: &str, first: Option<Span>) -> bool {
+        let Some(first) = first else { return true };
+        self.diagnostics.push(
+            Diagnostic::error(span, format!("the {what} `{name}` has the name of a {other}"))
+                .related(first, format!("the {other} is here"))
+                .help("rename one of them: a pattern must know which one it means"),
+        );
+        false
+    }
+
+    fn levels(&mut self, draft: &Draft) -> Levels {
+        let mut levels: Levels = ["hypervisors", "members"].map(|name| (name.into(), Level::default())).into();
+        for name in draft.groups.keys().filter(|name| !BUILTIN_GROUPS.contains(&&***name)).chain(draft.clusters.keys())
+        {
+            levels.insert(name.clone(), Level::default());
+        }
+        self.place_hosts(draft, &mut levels);
+        for (name, group) in &draft.groups {
+            let hosts = self.group_hosts(group, &levels);
+            let children = self.group_children(name, group, &levels);
+            if let Some(level) = levels.get_mut(name) {
+                level.hosts.extend(hosts);
+                level.children.extend(children);
+            }
+        }
+        let clusters: Vec<_> = draft
+            .clusters
+            .iter()
+            .filter_map(|(name, cluster)| Some(Spanned::new(levels.get_index_of(name)?, cluster.span?)))
+            .collect();
+        levels[1].children = clusters;
+        levels
+    }
+
+    /// Hosts belong to the groups of their kind and to the ones they name.
+    fn place_hosts(&mut self, draft: &Draft, levels: &mut Levels) {
+        for (index, (name, host)) in draft.hosts.iter().enumerate() {
+            let id = HostId::from_index(index);
+            let home = match &host.kind {
+                DraftKind::Plain => None,
+                DraftKind::Hypervisor => Some("hypervisors"),
+                DraftKind::Member(cluster) => Some(&**cluster),
+            };
+            if let Some(level) = home.and_then(|home| levels.get_mut(home)) {
+                level.hosts.push(id);
+            }
+            for group in &host.groups {
+                if self.can_join(name, group, draft)
+                    && let Some(level) = levels.get_mut(&group.value)
+                {
+                    level.hosts.push(id);
+                }
+            }
+        }
+    }
+
+    fn can_join(&mut self, host: &str, group: &Spanned<Arc<str>>, draft: &Draft) -> bool {
+        let name = &*group.value;
+        if BUILTIN_GROUPS.contains(&canonical(name)) || draft.clusters.contains_key(name) {
+            let message = format!("`{host}` cannot be put into `{name}`: only a group can be joined like this");
+            self.diagnostics.push(Diagnostic::error(group.span, message));
+            return false;
+        }
+        if draft.groups.contains_key(name) {
+            return true;
+        }
+        let near = did_you_mean(name, draft.groups.keys().map(|name| &**name));
+        let help =
+            near.map_or_else(|| format!("add `{name}: {{}}` under `groups`"), |near| format!("did you mean `{near}`?"));
+        self.diagnostics.push(Diagnostic::error(group.span, format!("there is no group `{name}`")).help(help));
+        false
+    }
+
+    fn group_hosts(&mut self, group: &GroupDraft, levels: &Levels) -> Vec<HostId> {
+        let mut hosts: Vec<HostId> = group.hosts.iter().filter_map(|name| self.by_name.get(&**name).copied()).collect();
+        for term in &group.terms {
+            match pattern::match_hosts(&term.value, term.span, &self.by_name) {
+                Ok(found) => hosts.extend(found),
+                Err(problem) => {
+                    let is_group = levels.contains_key(canonical(&term.value));
+                    let help = is_group.then(|| format!("`{}` is a group: name it under `children`", term.value));
+                    self.diagnostics.push(problem.maybe_help(help));
+                }
+            }
+        }
+        hosts
+    }
+
+    fn group_children(&mut self, parent: &str, group: &GroupDraft, levels: &Levels) -> Vec<Spanned<usize>> {
+        let mut children = Vec::new();
+        for child in &group.children {
+            match levels.get_index_of(canonical(&child.value)) {
+                Some(index) => children.push(Spanned::new(index, child.span)),
+                // All groups are inside `all`, and none of them can be turned inside out.
+                None if parent == "all" => {}
+                None => self.diagnostics.push(self.no_such_child(child, levels)),
+            }
+        }
+        children
+    }
+
+    fn no_such_child(&self, child: &Spanned<Arc<str>>, levels: &Levels) -> Diagnostic {
+        let name = &*child.value;
+        if BUILTIN_GROUPS.contains(&name) {
+            return Diagnostic::error(child.span, format!("`{name}` cannot be a child of a group"));
+        }
+        let help = if self.by_name.contains_key(name) {
+            Some(format!("`{name}` is a host: name it under `hosts`"))
+        } else {
+            did_you_mean(name, levels.keys().map(|name| &**name)).map(|near| format!("did you mean `{near}`?"))
+        };
+        Diagnostic::error(child.span, format!("there is no group `{name}`")).maybe_help(help)
+    }
+
+    /// What each group and cluster adds, lowest precedence first.
+    fn tiers(&mut self, draft: &mut Draft, levels: &Levels) -> Tiers {
+        let mut tiers: Tiers = IndexMap::new();
+        for (name, group) in &mut draft.groups {
+            let GroupDraft { span, ssh, vars, file_vars, .. } = std::mem::take(group);
+            tiers.insert(name.clone(), self.tier(span, ssh, vars, file_vars));
+        }
+        for (name, cluster) in &mut draft.clusters {
+            let via = cluster.sections.get("ssh_via").and_then(|node| from_node(node).ok());
+            let ClusterDraft { ssh, vars, file_vars, .. } = cluster;
+            let (ssh, vars, file_vars) = (std::mem::take(ssh), std::mem::take(vars), std::mem::take(file_vars));
+            let tier = self.tier(cluster.span, ssh, vars, file_vars);
+            tiers.insert(name.clone(), Tier { ssh_via: via, ..tier });
+        }
+        for name in BUILTIN_GROUPS {
+            tiers.entry(name.into()).or_default();
+        }
+        // As in Ansible, a deeper group wins, then the priority, then the name; a cluster wins over groups.
+        tiers.sort_by_cached_key(|name, tier| {
+            let depth = levels.get(name).map_or(0, |level| level.depth + 1);
+            let builtin = BUILTIN_GROUPS.contains(&&**name);
+            let depth = if builtin { depth.min(1) } else { depth };
+            (draft.clusters.contains_key(name), depth, !builtin, tier.priority, name.clone())
+        });
+        tiers
+    }
+
+    fn tier(&mut self, span: Option<Span>, ssh: Vars, mut vars: Vars, file_vars: Vars) -> Tier {
+        vars.extend(file_vars);
+        let mut settings = ansible::connection(&vars, self.sources, self.diagnostics);
+        settings.overlay(&self.settings(ssh, span));
+        let priority = match vars.get("ansible_group_priority").map(|node| &node.kind) {
+            Some(Kind::Int(priority)) => *priority,
+            _ => 1,
+        };
+        Tier { span, vars: Arc::new(vars), settings, priority, ssh_via: None }
+    }
+
+    fn settings(&mut self, ssh: Vars, span: Option<Span>) -> Settings {
+        let Some(span) = ssh.values().next().map(|node| node.span).or(span) else { return Settings::default() };
+        let node = Node::new(span, Kind::Map(to_map(ssh)));
+        let entry = match from_node::<SshEntry>(&node) {
+            Ok(entry) => entry,
+            Err(problems) => {
+                problems.into_iter().for_each(|problem| self.diagnostics.push(problem));
+                return Settings::default();
+            }
+        };
+        Settings::from_entry(entry, |field| {
+            folder(self.sources, node.as_map().and_then(|map| map.get(field)).map_or(span, |node| node.span))
+        })
+    }
+
+    fn hosts(&mut self, drafts: IndexMap<Arc<str>, HostDraft>, levels: &Levels, tiers: &Tiers) -> Vec<Pending> {
+        // Tiers are in order of precedence, so every host collects its own in that order too.
+        let mut tiers_of: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
+        for (index, name) in tiers.keys().enumerate() {
+            let members = levels.get(name).map_or(&[][..], |level| &level.members);
+            members.iter().for_each(|host| tiers_of[host.index()].push(index));
+        }
+        let hosts = drafts.into_iter().zip(tiers_of).enumerate();
+        hosts
+            .map(|(index, ((name, draft), own))| self.host(HostId::from_index(index), name, draft, tiers, &own))
+            .collect()
+    }
+
+    fn host(&mut self, id: HostId, name: Arc<str>, draft: HostDraft, tiers: &Tiers, own: &[usize]) -> Pending {
+        let HostDraft { span, kind, fields, mut vars, file_vars, .. } = draft;
+        vars.extend(file_vars);
+        let ungrouped = if own.is_empty() { tiers.get_index_of("ungrouped") } else { None };
+        let outer: Vec<usize> =
+            tiers.get_index_of("all").into_iter().chain(own.iter().copied()).chain(ungrouped).collect();
+        let mut settings = Settings::default();
+        outer.iter().for_each(|tier| settings.overlay(&tiers[*tier].settings));
+        keep_off_own_jump(&mut settings, &name);
+        settings.overlay(&ansible::connection(&vars, self.sources, self.diagnostics));
+
+        let ssh = match fields.get("ssh").map(|node| &node.kind) {
+            Some(Kind::Map(map)) => map.iter().map(|(key, node)| (key.name.clone(), node.clone())).collect(),
+            _ => Vars::new(),
+        };
+        settings.overlay(&self.settings(ssh, Some(span)));
+        let sections = ["interfaces", "guest", "etcd"].into_iter().filter_map(|name| fields.get_key_value(name));
+        let sections: Vars = sections.map(|(name, node)| (name.clone(), node.clone())).collect();
+        let hypervisor =
+            fields.get("hypervisor").and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
+        let entry = self.member_entry(&kind, fields, span);
+        let address = entry.address.map(|address| address.0.0);
+        let first_ip =
+            || entry.interfaces.iter().find_map(|interface| interface.ip.as_ref()).map(|ip| ip.0.0.addr().to_string());
+        settings.overlay(&Settings {
+            address: address.or_else(first_ip),
+            port: entry.port.map(Into::into),
+            user: entry.user,
+            ..Settings::default()
+        });
+
+        let mut group_names: Vec<_> =
+            outer.iter().filter_map(|tier| tiers.get_index(*tier)).map(|(name, _)| name).collect();
+        group_names.sort_unstable();
+        let layers = outer.iter().map(|tier| tiers[*tier].vars.clone()).chain([Arc::new(vars)]);
+        let cluster_via = outer.iter().find_map(|tier| tiers[*tier].ssh_via);
+        let host = Host {
+            id,
+            span,
+            kind: match kind {
+                DraftKind::Plain => HostKind::Plain,
+                DraftKind::Hypervisor => HostKind::Hypervisor,
+                DraftKind::Member(cluster) => HostKind::Member { cluster: ClusterName::new(cluster), hypervisor: None },
+            },
+            zone: entry.zone,
+            r#become: settings.r#become,
+            become_user: settings.become_user.clone(),
+            endpoint: settings.endpoint(&name),
+            name: HostName::new(name),
+            layers: layers.filter(|layer| !layer.is_empty()).collect(),
+            sections: Arc::new(sections),
+            builtin: Vec::new(),
+            group_names: group_names
+                .into_iter()
+                .filter(|name| &***name != "all")
+                .map(|name| GroupName::new(name.clone()))
+                .collect(),
+        };
+        Pending { host, hypervisor, ssh_via: entry.ssh_via.or(cluster_via) }
+    }
+
+    /// The entry in the wider of the two shapes.
+    fn member_entry(&mut self, kind: &DraftKind, fields: Vars, span: Span) -> MemberEntry {
+        let node = Node::new(span, Kind::Map(to_map(fields)));
+        let entry = match kind {
+            DraftKind::Member(_) => from_node(&node),
+            _ => from_node::<HostEntry>(&node).map(|HostEntry { address, zone, ssh, port, user, vars, groups }| {
+                MemberEntry { address, zone, ssh, port, user, vars, groups, ..MemberEntry::default() }
+            }),
+        };
+        entry.unwrap_or_else(|problems| {
+            problems.into_iter().for_each(|problem| self.diagnostics.push(problem));
+            MemberEntry::default()
+        })
+    }
+
+    /// Ties members to their hypervisors.
+    fn reach_members(&mut self, hosts: &mut [Pending]) {
+        for index in 0..hosts.len() {
+            let Some(wanted) = hosts[index].hypervisor.take() else { continue };
+            let Some((name, zone)) = self.hypervisor(&wanted, hosts) else { continue };
+            let Pending { host, ssh_via, .. } = &mut hosts[index];
+            host.zone = host.zone.take().or(zone);
+            if *ssh_via == Some(SshVia::Hypervisor) {
+                host.endpoint.jump = vec![name.as_str().to_owned()];
+                host.endpoint.proxy_command = None;
+            }
+            if let HostKind::Member { hypervisor, .. } = &mut host.kind {
+                *hypervisor = Some(name);
+            }
+        }
+    }
+
+    fn hypervisor(&mut self, wanted: &Spanned<String>, hosts: &[Pending]) -> Option<(HostName, Option<String>)> {
+        let found = self.by_name.get(wanted.as_str()).map(|id| &hosts[id.index()].host);
+        if let Some(host) = found.filter(|host| host.kind == HostKind::Hypervisor) {
+            return Some((host.name.clone(), host.zone.clone()));
+        }
+        let problem = match found {
+            Some(host) => Diagnostic::error(wanted.span, format!("`{}` is a host, but not a hypervisor", wanted.value))
+                .related(host.span, "defined here")
+                .help("list it under the top-level key `hypervisors`"),
+            None => {
+                let known = hosts.iter().map(|pending| &pending.host).filter(|host| host.kind == HostKind::Hypervisor);
+                let near = did_you_mean(&wanted.value, known.map(|host| host.name.as_str()));
+                Diagnostic::error(wanted.span, format!("there is no hypervisor `{}`", wanted.value))
+                    .maybe_help(near.map(|near| format!("did you mean `{near}`?")))
+            }
+        };
+        self.diagnostics.push(problem);
+        None
+    }
+}
+
+/// A jump host that the defaults name is itself reached directly.
+fn keep_off_own_jump(settings: &mut Settings, name: &str) {
+    if settings.jump.as_ref().is_some_and(|jump| jump.iter().any(|hop| hop == name)) {
+        settings.jump = Some(vec!["none".to_owned()]);
+    }
+}
+
+fn groups(
+    levels: &Levels,
+    tiers: &Tiers,
+    hosts: &[Pending],
+    clusters: &IndexMap<Arc<str>, ClusterDraft>,
+) -> IndexMap<GroupName, Group> {
+    let everyone: Vec<HostId> = hosts.iter().map(|pending| pending.host.id).collect();
+    let grouped = |id: &HostId| hosts[id.index()].host.group_names.iter().any(|name| name.as_str() != "ungrouped");
+    let ungrouped: Vec<HostId> = everyone.iter().copied().filter(|id| !grouped(id)).collect();
+    let top = levels.iter().filter(|(_, level)| level.depth == 0).map(|(name, _)| name);
+    let top = top.cloned().chain(["ungrouped".into()]).map(GroupName::new).collect();
+
+    let vars = |name: &str| tiers.get(name).map(|tier| tier.vars.clone()).unwrap_or_default();
+    let group = |name: &str, hosts: Vec<HostId>, members, children| Group {
+        name: name.into(),
+        kind: GroupKind::Builtin,
+        span: None,
+        children,
+        hosts,
+        members,
+        vars: vars(name),
+    };
+    let mut groups = vec![group("all", Vec::new(), everyone, top)];
+    for (name, level) in levels {
+        let child = |child: &Spanned<usize>| Some(GroupName::new(levels.get_index(child.value)?.0.clone()));
+        let children = level.children.iter().filter_map(child).collect();
+        let kind = match (BUILTIN_GROUPS.contains(&&**name), clusters.contains_key(name)) {
+            (true, _) => GroupKind::Builtin,
+            (_, true) => GroupKind::Cluster,
+            _ => GroupKind::Group,
+        };
+        let span = tiers.get(name).and_then(|tier| tier.span);
+        groups.push(Group { kind, span, ..group(name, level.hosts.clone(), level.members.clone(), children) });
+    }
+    groups.push(group("ungrouped", ungrouped.clone(), ungrouped, Vec::new()));
+    groups.into_iter().map(|group| (group.name.clone(), group)).collect()
+}
+
+fn clusters(
+    drafts: IndexMap<Arc<str>, ClusterDraft>,
+    groups: &IndexMap<GroupName, Group>,
+) -> IndexMap<ClusterName, Cluster> {
+    let cluster = |(name, draft): (Arc<str>, ClusterDraft)| {
+        let group = groups.get(&*name)?;
+        let mut sections = draft.sections;
+        sections.shift_remove("ssh_via");
+        let name = ClusterName::new(name);
+        let sections = Arc::new(sections);
+        let cluster = Cluster {
+            name: name.clone(),
+            span: draft.span,
+            members: group.hosts.clone(),
+            sections,
+            vars: group.vars.clone(),
+        };
+        Some((name, cluster))
+    };
+    drafts.into_iter().filter_map(cluster).collect()
+}
