@@ -50,6 +50,13 @@ impl ModuleError {
     }
 }
 
+/// The template engine found fault with an expression or a file.
+impl From<Diagnostic> for ModuleError {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self { message: diagnostic.message, help: diagnostic.help }
+    }
+}
+
 /// A module: the type itself is its arguments.
 ///
 /// The doc comments of the type and its fields are its documentation (`etcdrun doc NAME`).
@@ -57,6 +64,8 @@ pub trait Module: DeserializeOwned + JsonSchema + Sized + Send + 'static {
     const NAME: &'static str;
     /// The argument that a bare string stands for, as in `command: ls -l`.
     const FREE_FORM: Option<&'static str> = None;
+    /// Arguments that are bare expressions, as `when` is, so that their names are checked at load too.
+    const EXPRESSIONS: &'static [&'static str] = &[];
     /// A playbook snippet that shows its use.
     const EXAMPLE: &'static str;
     const RESULT: &'static [ResultField] = &[];
@@ -76,6 +85,7 @@ pub trait Module: DeserializeOwned + JsonSchema + Sized + Send + 'static {
 pub struct ModuleSpec {
     pub name: &'static str,
     pub free_form: Option<&'static str>,
+    pub expressions: &'static [&'static str],
     pub example: &'static str,
     pub result: &'static [ResultField],
     schema: fn() -> Schema,
@@ -94,6 +104,7 @@ impl ModuleSpec {
         Self {
             name: M::NAME,
             free_form: M::FREE_FORM,
+            expressions: M::EXPRESSIONS,
             example: M::EXAMPLE,
             result: M::RESULT,
             schema: || SchemaGenerator::default().into_root_schema_for::<M>(),

@@ -1,0 +1,20 @@
+# shellcheck shell=sh disable=SC2154
+
+unit=$arg_name
+need_systemd
+if [ "$arg_daemon_reload" ]; then
+    mutate systemctl daemon-reload || fail "systemd cannot reload its configuration"
+fi
+read_unit
+if [ "$load_state" = not-found ]; then
+    [ "$CHECK" ] || fail "the target has no unit $unit"
+    unknown "the target has no unit $unit yet"
+    exit 0
+fi
+case $arg_masked in
+true) set_masked ;;
+false) unset_masked ;;
+esac
+set_enabled "$arg_enabled"
+set_state "$arg_state"
+report_unit
