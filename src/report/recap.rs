@@ -1,0 +1,255 @@
+//! What came of a run, in all: counts per host, the slowest tasks, and what was not run and why.
+
+use std::{collections::HashMap, fmt::Write, sync::Arc};
+
+use indexmap::IndexMap;
+
+use super::{
+    Look, Tone,
+    lines::title,
+    text::{count, duration},
+};
+use crate::model::{EventKind, HostName, NodeInfo, RunResult, Status};
+
+/// Beyond this many hosts, those without trouble share one line.
+const MAX_HOSTS: usize = 40;
+
+const SLOWEST: usize = 5;
+
+/// A task that took less is not worth a line among the slowest.
+const SLOW_SECONDS: f64 = 1.0;
+
+/// Ansible's meaning: `ok` counts every task that went well, changed and ignored ones too.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    ok: usize,
+    changed: usize,
+    skipped: usize,
+    failed: usize,
+    unreachable: usize,
+    ignored: usize,
+    not_run: usize,
+    seconds: f64,
+}
+
+/// Gathers events, prints once.
+#[derive(Debug, Default)]
+pub(super) struct Recap {
+    hosts: IndexMap<HostName, Counts>,
+    slowest: Vec<(f64, Arc<NodeInfo>)>,
+    /// Nodes that failed or whose host was unreachable, by id.
+    failures: HashMap<Arc<str>, (Arc<NodeInfo>, Status)>,
+    /// Nodes that were not run, by the node that is the cause.
+    not_run: IndexMap<Option<Arc<str>>, Vec<Arc<NodeInfo>>>,
+}
+
+impl Recap {
+    pub(super) fn note(&mut self, kind: &EventKind) {
+        let EventKind::NodeFinished { node, status, seconds, because, .. } = kind else { return };
+        self.hosts.entry(node.host.clone()).or_default().add(*status, *seconds);
+        match status {
+            Status::NotRun => self.not_run.entry(because.clone()).or_default().push(node.clone()),
+            Status::Failed | Status::Unreachable => {
+                self.failures.insert(node.id.clone(), (node.clone(), *status));
+            }
+            _ => {}
+        }
+        self.note_time(*seconds, node);
+    }
+
+    fn note_time(&mut self, seconds: f64, node: &Arc<NodeInfo>) {
+        if seconds < SLOW_SECONDS {
+            return;
+        }
+        let at = self.slowest.partition_point(|(other, _)| *other >= seconds);
+        if at < SLOWEST {
+            self.slowest.insert(at, (seconds, node.clone()));
+            self.slowest.truncate(SLOWEST);
+        }
+    }
+
+    /// A short word on how it goes, for the progress bar.
+    pub(super) fn totals(&self) -> String {
+        let all = self.total();
+        let part = |number: usize, word: &str| (number > 0).then(|| format!("{number} {word}"));
+        let parts = [part(all.changed, "changed"), part(all.failed, "failed"), part(all.unreachable, "unreachable")];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    fn total(&self) -> Counts {
+        self.hosts.values().fold(Counts::default(), |sum, counts| sum.plus(counts))
+    }
+
+    pub(super) fn render(&self, seconds: f64, result: RunResult, look: &Look) -> String {
+        let mut text = String::new();
+        self.render_table(&mut text, look);
+        self.render_slowest(&mut text, look);
+        self.render_not_run(&mut text, look);
+        let (tone, verdict) = verdict(result);
+        push(&mut text, format_args!("\n{} ({})", look.paint(tone, verdict), duration(seconds)));
+        text
+    }
+
+    fn render_table(&self, text: &mut String, look: &Look) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        let (good, troubled): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|(_, counts)| counts.is_good());
+        let collapsed = self.hosts.len() > MAX_HOSTS && good.len() > 1;
+        let together = format!("{} without trouble", count(good.len(), "host"));
+        let mut rows: Vec<(&str, Counts)> = match collapsed {
+            true => {
+                let sum = good.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));
+                let troubled = troubled.iter().map(|(host, counts)| (host.as_str(), **counts));
+                std::iter::once((together.as_str(), sum)).chain(troubled).collect()
+            }
+            false => self.hosts.iter().map(|(host, counts)| (host.as_str(), *counts)).collect(),
+        };
+        rows[usize::from(collapsed)..].sort_by(|(a, _), (b, _)| natural(a).cmp(&natural(b)));
+        let width =
+            rows.iter().map(|(host, _)| console::measure_text_width(host)).max().unwrap_or(0).max("RECAP".len());
+        let header = format!(
+            "{:width$}  {:>5}  {:>7}  {:>7}  {:>6}  {:>11}  {:>7}  {:>7}  {:>7}",
+            "RECAP", "ok", "changed", "skipped", "failed", "unreachable", "ignored", "not run", "time",
+        );
+        push(text, format_args!("\n{}", look.paint(Tone::Strong, header)));
+        for (host, counts) in rows {
+            push(text, format_args!("{}", counts.row(host, width, look)));
+        }
+    }
+
+    fn render_slowest(&self, text: &mut String, look: &Look) {
+        if self.slowest.is_empty() {
+            return;
+        }
+        push(text, format_args!("\n{}", look.paint(Tone::Strong, "SLOWEST TASKS")));
+        for (seconds, node) in &self.slowest {
+            let place = look.paint(Tone::Quiet, &node.place);
+            push(text, format_args!("{:>7}  {} on {}  {place}", duration(*seconds), title(node), node.host));
+        }
+    }
+
+    fn render_not_run(&self, text: &mut String, look: &Look) {
+        if self.not_run.is_empty() {
+            return;
+        }
+        push(text, format_args!("\n{}", look.paint(Tone::Strong, "NOT RUN")));
+        for (cause, nodes) in &self.not_run {
+            let mut hosts: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            let what = format!("{} on {}", count(nodes.len(), "task"), some_of(&hosts));
+            let why = match cause.as_ref().map(|id| (id, self.failures.get(id))) {
+                Some((_, Some((node, Status::Unreachable)))) => {
+                    format!("because {} was unreachable at “{}”", node.host, title(node))
+                }
+                Some((_, Some((node, _)))) => {
+                    format!("because “{}” failed on {} ({})", title(node), node.host, node.place)
+                }
+                Some((id, None)) => format!("because of {id}"),
+                None => "because the run was stopped".to_owned(),
+            };
+            push(text, format_args!("  {what}, {why}"));
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, status: Status, seconds: f64) {
+        self.seconds += seconds;
+        match status {
+            Status::Ok => self.ok += 1,
+            Status::Changed => {
+                self.ok += 1;
+                self.changed += 1;
+            }
+            Status::Ignored => {
+                self.ok += 1;
+                self.ignored += 1;
+            }
+            Status::Skipped => self.skipped += 1,
+            Status::Failed => self.failed += 1,
+            Status::Unreachable => self.unreachable += 1,
+            Status::NotRun => self.not_run += 1,
+        }
+    }
+
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            ok: self.ok + other.ok,
+            changed: self.changed + other.changed,
+            skipped: self.skipped + other.skipped,
+            failed: self.failed + other.failed,
+            unreachable: self.unreachable + other.unreachable,
+            ignored: self.ignored + other.ignored,
+            not_run: self.not_run + other.not_run,
+            seconds: self.seconds + other.seconds,
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        self.failed == 0 && self.unreachable == 0 && self.not_run == 0
+    }
+
+    fn row(&self, host: &str, width: usize, look: &Look) -> String {
+        let host = console::pad_str(host, width, console::Alignment::Left, None);
+        let tone = match self {
+            Self { failed: 1.., .. } | Self { unreachable: 1.., .. } => Tone::Bad,
+            Self { not_run: 1.., .. } => Tone::Warning,
+            Self { changed: 1.., .. } => Tone::Changed,
+            _ => Tone::Good,
+        };
+        let cell = |tone: Tone, number: usize, width: usize| {
+            let tone = if number > 0 { tone } else { Tone::Quiet };
+            look.paint(tone, format!("{number:>width$}")).to_string()
+        };
+        let cells = [
+            cell(Tone::Good, self.ok, 5),
+            cell(Tone::Changed, self.changed, 7),
+            cell(Tone::Plain, self.skipped, 7),
+            cell(Tone::Bad, self.failed, 6),
+            cell(Tone::Bad, self.unreachable, 11),
+            cell(Tone::Warning, self.ignored, 7),
+            cell(Tone::Warning, self.not_run, 7),
+            format!("{:>7}", duration(self.seconds)),
+        ];
+        format!("{}  {}", look.paint(tone, host), cells.join("  "))
+    }
+}
+
+fn verdict(result: RunResult) -> (Tone, &'static str) {
+    match result {
+        RunResult::Success => (Tone::Good, "done"),
+        RunResult::Failed => (Tone::Bad, "a task failed"),
+        RunResult::Unreachable => (Tone::Bad, "a host was unreachable"),
+        RunResult::GateRefused => (Tone::Bad, "a gate refused to go on"),
+        RunResult::LockHeld => (Tone::Bad, "another run holds the lock"),
+        RunResult::Interrupted => (Tone::Warning, "interrupted"),
+    }
+}
+
+fn some_of(names: &[&str]) -> String {
+    const SHOWN: usize = 4;
+    match names.len() {
+        0..=SHOWN => names.join(", "),
+        more => format!("{} and {} more", names[..SHOWN].join(", "), more - SHOWN),
+    }
+}
+
+/// A sort key that puts `hv2` before `hv10`.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut key = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[letters..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |at| letters + at);
+        key.push((rest[..letters].to_owned(), rest[letters..digits].parse().unwrap_or(u64::MAX)));
+        rest = &rest[digits..];
+    }
+    key
+}
+
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{line}");
+}
