@@ -1,1 +1,5 @@
-fn main() {}
+use std::{env, process::ExitCode};
+
+fn main() -> ExitCode {
+    etcdrun::cli::main(env::args_os())
+}

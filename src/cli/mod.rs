@@ -1,1 +1,109 @@
 //! The command line: parses arguments, calls the pipeline, maps errors to exit codes.
+//!
+//! One file a command. A command reads top to bottom: load, compile, run or print. Flags win over
+//! ETCDRUN_* variables, these over etcdrun.toml, that over defaults; `config` has the list.
+
+mod args;
+mod completions;
+mod config;
+mod doc;
+mod error;
+mod exit;
+mod invocation;
+mod prompt;
+mod schema;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub use error::CliError;
+pub use exit::Exit;
+pub(crate) use invocation::Invocation;
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "etcdrun",
+    version,
+    about = "Runs etcd clusters in VMs on KVM hypervisors: inventories and playbooks become one task graph that runs over SSH.",
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    global: args::GlobalArgs,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Print JSON Schemas, for editors
+    Schema(schema::SchemaArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// List the modules, or show the page of one
+    Doc(doc::DocArgs),
+}
+
+/// Runs the program with these arguments, the first being its own name.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match parse(args) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error).into(),
+    };
+    let mut invocation = match Invocation::new(&cli.global) {
+        Ok(invocation) => invocation,
+        Err((invocation, error)) => return invocation.fail(&error).into(),
+    };
+    match run(cli.command, &mut invocation) {
+        Ok(exit) => exit.into(),
+        Err(error) => invocation.fail(&error).into(),
+    }
+}
+
+fn command() -> clap::Command {
+    Cli::command().after_help(Exit::help())
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command().try_get_matches_from(args)?)
+}
+
+/// Help and version are no errors; a wrong command line is bad input.
+fn usage(error: &clap::Error) -> Exit {
+    // A closed pipe is all that can go wrong here, and then nobody reads.
+    let _ = error.print();
+    if error.use_stderr() { Exit::BadInput } else { Exit::Success }
+}
+
+fn run(command: Command, invocation: &mut Invocation) -> Result<Exit, CliError> {
+    match command {
+        Command::Schema(args) => schema::run(&args, invocation),
+        Command::Completions(args) => completions::run(&args, invocation),
+        Command::Doc(args) => doc::run(&args, invocation),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn help_texts() {
+        let mut all = command().term_width(100);
+        insta::assert_snapshot!("help_etcdrun", all.render_long_help());
+        all.build();
+        for command in all.get_subcommands_mut() {
+            let name = format!("help_{}", command.get_name());
+            insta::assert_snapshot!(name, command.render_long_help());
+        }
+    }
+}

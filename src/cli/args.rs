@@ -1,0 +1,127 @@
+//! Arguments that several commands share. Ansible's names and letters where it has them.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+
+use crate::report::ColorChoice;
+
+/// What every command takes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GlobalArgs {
+    /// Say more: results and live output; twice: starts of tasks too
+    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = "Output")]
+    pub verbose: u8,
+
+    /// Print one JSON object a line (docs/events.md), or one JSON document
+    #[arg(long, global = true, help_heading = "Output")]
+    pub json: bool,
+
+    /// Print clean lines, without progress bars and drawings
+    #[arg(long, global = true, conflicts_with = "json", help_heading = "Output")]
+    pub plain: bool,
+
+    /// When to use colour [default: auto]
+    #[arg(long, global = true, value_name = "WHEN", hide_possible_values = false, help_heading = "Output")]
+    pub color: Option<ColorChoice>,
+}
+
+/// Which hosts there are, and which of them are meant.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InventoryArgs {
+    /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
+    #[arg(short, long, value_name = "PATH", help_heading = "Hosts")]
+    pub inventory: Vec<PathBuf>,
+
+    /// Only these hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection
+    #[arg(short, long, value_name = "PATTERN", help_heading = "Hosts")]
+    pub limit: Option<String>,
+}
+
+/// Which tasks are meant, and with which variables.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectionArgs {
+    /// Only tasks with one of these tags
+    #[arg(short, long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tasks")]
+    pub tags: Vec<String>,
+
+    /// All tasks but those with one of these tags
+    #[arg(long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tasks")]
+    pub skip_tags: Vec<String>,
+
+    /// Begin with the task of this name
+    #[arg(long, value_name = "TASK", help_heading = "Tasks")]
+    pub start_at_task: Option<String>,
+
+    #[command(flatten)]
+    pub vars: VarsArgs,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct VarsArgs {
+    /// Variables that win over all others: key=value, YAML, JSON, or @FILE
+    #[arg(short, long = "extra-vars", value_name = "VARS", help_heading = "Tasks")]
+    pub extra_vars: Vec<String>,
+}
+
+/// How to reach hosts, and as whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConnectionArgs {
+    /// Log in as this user
+    #[arg(short, long, value_name = "USER", help_heading = "Connection")]
+    pub user: Option<String>,
+
+    /// Log in with this key
+    #[arg(long, value_name = "FILE", visible_alias = "key-file", help_heading = "Connection")]
+    pub private_key: Option<PathBuf>,
+
+    /// Read this SSH configuration instead of ~/.ssh/config
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    pub ssh_config: Option<PathBuf>,
+
+    /// Trust and record host keys that were never seen; a changed key still fails
+    #[arg(long, help_heading = "Connection")]
+    pub accept_new: bool,
+
+    /// Give up connecting after so many seconds [default: 10]
+    #[arg(short = 'T', long, value_name = "SECONDS", visible_alias = "timeout", help_heading = "Connection")]
+    pub connect_timeout: Option<u64>,
+
+    /// Become another user by sudo
+    #[arg(short, long, help_heading = "Connection")]
+    pub r#become: bool,
+
+    /// The user to become [default: root]
+    #[arg(long, value_name = "USER", help_heading = "Connection")]
+    pub become_user: Option<String>,
+
+    /// Ask for the sudo password
+    #[arg(short = 'K', long, help_heading = "Connection")]
+    pub ask_become_pass: bool,
+
+    /// Read the sudo password from the first line of this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        visible_alias = "become-pass-file",
+        conflicts_with = "ask_become_pass",
+        help_heading = "Connection"
+    )]
+    pub become_password_file: Option<PathBuf>,
+}
+
+/// How a run goes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RunArgs {
+    /// How many tasks may run at once, on all hosts together [default: 50]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
+    pub forks: Option<u32>,
+
+    /// Change nothing; say what would change
+    #[arg(short = 'C', long, help_heading = "Run")]
+    pub check: bool,
+
+    /// Show what changes in files
+    #[arg(short = 'D', long, help_heading = "Run")]
+    pub diff: bool,
+}

@@ -1,0 +1,42 @@
+//! Why a command ended early.
+
+use std::io;
+
+use super::exit::Exit;
+use crate::source::{Diagnostics, Sources};
+
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// Problems of the input, with their places.
+    #[error("the input has errors")]
+    Input(Box<(Diagnostics, Sources)>),
+    /// A problem of the command line itself.
+    #[error("{message}")]
+    Usage { message: String, help: Option<String> },
+    #[error("interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+impl CliError {
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), help: None }
+    }
+
+    pub fn usage_with_help(message: impl Into<String>, help: Option<String>) -> Self {
+        Self::Usage { message: message.into(), help }
+    }
+
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Input(_) | Self::Usage { .. } => Exit::BadInput,
+            Self::Interrupted => Exit::Interrupted,
+            // Whoever closed the pipe has seen enough; that is no failure.
+            Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
+            Self::Io(_) | Self::Unexpected(_) => Exit::Unexpected,
+        }
+    }
+}

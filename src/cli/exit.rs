@@ -1,0 +1,82 @@
+//! How the program ends. One table; the same numbers as Ansible where it has them.
+
+use std::process::ExitCode;
+
+use crate::model::RunResult;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything that was asked for was done.
+    Success = 0,
+    /// Something unexpected on the operator's machine, such as a full disk.
+    Unexpected = 1,
+    /// A task failed on a host.
+    TaskFailed = 2,
+    /// A gate did not hold, so a rollout stopped before it did harm.
+    GateRefused = 3,
+    /// A host could not be reached, and no task failed.
+    Unreachable = 4,
+    /// The input is wrong: arguments, configuration, inventory or playbook. Nothing was connected to.
+    BadInput = 5,
+    /// Another run holds the lock.
+    LockHeld = 6,
+    /// Ctrl-C or SIGTERM.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// Every way to end, with its line in the help.
+    pub const TABLE: &[(Self, &'static str)] = &[
+        (Self::Success, "success"),
+        (Self::Unexpected, "unexpected error on this machine"),
+        (Self::TaskFailed, "a task failed"),
+        (Self::GateRefused, "a gate refused"),
+        (Self::Unreachable, "a host was unreachable"),
+        (Self::BadInput, "bad input; nothing was connected to"),
+        (Self::LockHeld, "another run holds the lock"),
+        (Self::Interrupted, "interrupted"),
+    ];
+
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The table as the help shows it.
+    pub(super) fn help() -> String {
+        let line = |(exit, meaning): &(Self, &str)| format!("  {:>3}  {meaning}\n", exit.code());
+        format!("Exit codes:\n{}", Self::TABLE.iter().map(line).collect::<String>().trim_end())
+    }
+}
+
+impl From<RunResult> for Exit {
+    fn from(result: RunResult) -> Self {
+        match result {
+            RunResult::Success => Self::Success,
+            RunResult::Failed => Self::TaskFailed,
+            RunResult::Unreachable => Self::Unreachable,
+            RunResult::GateRefused => Self::GateRefused,
+            RunResult::LockHeld => Self::LockHeld,
+            RunResult::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_table_is_the_table() {
+        let docs = include_str!("../../docs/cli.md");
+        for (exit, meaning) in Exit::TABLE {
+            let row = format!("| {} | {meaning} |", exit.code());
+            assert!(docs.contains(&row), "docs/cli.md lacks the row {row:?}");
+        }
+    }
+}

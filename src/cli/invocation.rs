@@ -1,0 +1,110 @@
+//! What one call of the program knows: its settings, and how it talks to the person who called.
+
+use std::{
+    env,
+    io::{self, Write, stderr, stdout},
+};
+
+use super::{CliError, Exit, args::GlobalArgs, config::Settings};
+use crate::{
+    report::{ColorChoice, Detail, Look, diagnostics_as_json, render_diagnostics, sanitize},
+    source::{Diagnostics, Sources},
+};
+
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub settings: Settings,
+    pub stdout: Look,
+    pub stderr: Look,
+    pub json: bool,
+    pub verbosity: u8,
+}
+
+impl Invocation {
+    /// Reads the configuration. On failure there is still something to report the failure with.
+    pub(super) fn new(global: &GlobalArgs) -> Result<Self, (Self, CliError)> {
+        let mut sources = Sources::default();
+        let mut diagnostics = Diagnostics::default();
+        let settings = Settings::load(&mut sources, &mut diagnostics);
+        let choice = global.color.or(settings.color).unwrap_or(ColorChoice::Auto);
+        let plain = global.plain || global.json || settings.plain;
+        let invocation = Self {
+            settings,
+            stdout: Look::of_stdout(choice, plain),
+            stderr: Look::of_stderr(choice, plain),
+            json: global.json,
+            verbosity: global.verbose,
+        };
+        start_log();
+        if diagnostics.has_errors() {
+            return Err((invocation, CliError::Input(Box::new((diagnostics, sources)))));
+        }
+        invocation.show_problems(&diagnostics, &sources);
+        Ok(invocation)
+    }
+
+    pub fn detail(&self, diff: bool) -> Detail {
+        Detail { verbosity: self.verbosity, diff }
+    }
+
+    /// Prints what the command was asked for.
+    pub fn print(&self, text: &str) -> Result<(), CliError> {
+        let mut out = stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Errors and warnings of the input: for people to standard error, for programs among the events.
+    pub fn show_problems(&self, diagnostics: &Diagnostics, sources: &Sources) {
+        if diagnostics.is_empty() {
+            return;
+        }
+        // Where not even problems can be shown, the exit code has to do.
+        let _ = match self.json {
+            true => self.print(&diagnostics_as_json(diagnostics, sources)),
+            false => self.complain(&render_diagnostics(diagnostics, sources, &self.stderr)).map_err(CliError::from),
+        };
+    }
+
+    fn complain(&self, text: &str) -> io::Result<()> {
+        stderr().lock().write_all(text.as_bytes())
+    }
+
+    /// Says why the command ended early, and with which code.
+    pub(super) fn fail(&self, error: &CliError) -> Exit {
+        let exit = error.exit();
+        match error {
+            CliError::Input(problems) => self.show_problems(&problems.0, &problems.1),
+            _ if exit == Exit::Success => {}
+            CliError::Usage { message, help } => self.say_error(message, help.as_deref()),
+            other => self.say_error(&other.to_string(), None),
+        }
+        exit
+    }
+
+    fn say_error(&self, message: &str, help: Option<&str>) {
+        let mut diagnostic = crate::source::Diagnostic::error(None, sanitize(message).into_owned());
+        diagnostic.help = help.map(str::to_owned);
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.push(diagnostic);
+        let sources = Sources::default();
+        let text = match self.json {
+            true => {
+                let _ = self.print(&diagnostics_as_json(&diagnostics, &sources));
+                return;
+            }
+            false => render_diagnostics(&diagnostics, &sources, &self.stderr),
+        };
+        // One problem needs no count.
+        let text = text.trim_end().trim_end_matches("1 error").trim_end();
+        let _ = self.complain(&format!("{text}\n"));
+    }
+}
+
+/// ETCDRUN_LOG=debug shows the inner workings, for whoever hunts a bug in them.
+fn start_log() {
+    let Some(filter) = env::var("ETCDRUN_LOG").ok().filter(|filter| !filter.is_empty()) else { return };
+    let log = tracing_subscriber::fmt().with_writer(stderr).with_env_filter(filter);
+    // A second start, as in tests, keeps the first log.
+    let _ = log.try_init();
+}
