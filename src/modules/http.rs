@@ -93,11 +93,7 @@ impl Client {
 
     /// A header for every request to the first host; it does not follow a redirect to another.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, HttpError> {
-        let wrong = || HttpError::Body(format!("`{name}` and its value do not make an HTTP header"));
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-        value.set_sensitive(true);
-        self.headers.push((name, value));
+        self.headers.push(parse_header(name, value)?);
         Ok(self)
     }
 
@@ -163,6 +159,19 @@ impl Client {
         }
         request.body(Empty::new()).map_err(|error| HttpError::BadUrl(target.uri.to_string(), error.to_string()))
     }
+}
+
+/// Refuses what could not be fetched anyway, before anything is tried.
+pub(crate) fn check_url(url: &str) -> Result<(), HttpError> {
+    Target::parse(url).map(|_| ())
+}
+
+pub(crate) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
+    let wrong = || HttpError::Body(format!("`{name}` and its value do not make an HTTP header"));
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 /// The text of an answer, at most `limit` bytes of it.

@@ -73,15 +73,22 @@ impl Place {
         self.payload("remote", &unknown).value("staged", src)
     }
 
+    /// A payload that downloads the file; `body` is this module's with the functions of `download.sh` in it.
+    pub fn url(&self, body: &'static str, sha256: &str) -> Payload {
+        let known = Fingerprint { sha256: sha256.to_owned(), size: 0 };
+        Payload { body, ..self.payload("url", &known) }
+    }
+
     fn payload(&self, source: &str, fingerprint: &Fingerprint) -> Payload {
         let expect = self.expect.as_ref().map(|expect| match expect {
             Expect::Absent => "-".to_owned(),
             Expect::Sha256(sum) => format!("-{sum}"),
         });
+        let size = if source == "url" { String::new() } else { fingerprint.size.to_string() };
         let payload = Payload::new(BODY)
             .value("source", source)
             .value("sha256", &fingerprint.sha256)
-            .value("size", fingerprint.size.to_string())
+            .value("size", size)
             .value("dest", &self.dest)
             .value("name", &self.name)
             .maybe("directory_mode", self.directory_mode.as_ref().map(FileMode::as_str))

@@ -2,8 +2,8 @@
 # Puts a file into place: compares, writes beside it, and renames, so that nobody ever sees half of it.
 #
 # arg_source says where the body is: inline (arg_content), staged (the file arg_staged on this
-# host), remote (the same, but neither its size nor its checksum is known yet), or ask (not here
-# yet: say whether it is wanted). arg_name is the file's name should arg_dest be a directory.
+# host), remote (the same, but neither its size nor its checksum is known yet), url (download.sh
+# brings it), or ask (not here yet: say whether it is wanted). arg_name is the file's name should arg_dest be a directory.
 
 # Sets $dest to the file's own path, and $missing to the directory that is to be made for it.
 resolve_dest() {
@@ -58,7 +58,8 @@ measure_source() {
 
 # Whether the body in place is already the right one. The size is known from `look`, for free.
 same_body() {
-    if [ -z "$existing" ] || [ "$size" != "$arg_size" ]; then return 1; fi
+    if [ -z "$existing" ] || [ -z "$arg_sha256" ]; then return 1; fi
+    case $arg_size in '' | "$size") ;; *) return 1 ;; esac
     checksum "$dest"
     [ "$sum" = "$arg_sha256" ]
 }
@@ -80,7 +81,11 @@ show_bodies() {
 # noclobber makes the shell open with O_EXCL: nobody can plant a link where the body goes.
 write_body() {
     set -C
-    if [ "$arg_source" = inline ]; then printf '%s' "$arg_content"; else cat "$arg_staged"; fi > "$1"
+    case $arg_source in
+    inline) printf '%s' "$arg_content" ;;
+    url) fetch_url ;;
+    *) cat "$arg_staged" ;;
+    esac > "$1"
     status=$?
     set +C
     return $status
@@ -162,6 +167,7 @@ write_dest() {
     if [ "$new_mode" ]; then umask 077; fi
     mutate write_body "$new" || give_up "cannot write to $folder"
     if [ -z "$CHECK" ]; then
+        if [ "$arg_source" = url ]; then check_download; fi
         dress_new
         if [ $# -gt 0 ]; then validate "$@"; fi
     fi
@@ -176,6 +182,7 @@ look_at_dest
 result dest "$dest"
 if [ "$existing" ] && [ "$arg_keep" ]; then
     note "$dest exists"
+    apply_attributes "$dest" ''
     exit 0
 fi
 if [ "$arg_expect" ]; then
@@ -195,7 +202,11 @@ if [ "$arg_source" = ask ]; then
     result_bool wanted 1
     if [ -z "$CHECK" ]; then exit 0; fi
 fi
-result sha256 "$arg_sha256"
-changed
-show_bodies
+if [ "$arg_source" = url ]; then
+    before_download
+else
+    result sha256 "$arg_sha256"
+    changed
+    show_bodies
+fi
 write_dest "$@"

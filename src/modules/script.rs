@@ -1,0 +1,138 @@
+//! `script`: runs a script of the operator on the target.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    action::{Action, ActionContext, ActionError, EngineAction},
+    command, copy, local,
+    spec::{BuildContext, Module, ModuleError, ResultField},
+    words,
+};
+use crate::{
+    model::{Effects, Outcome},
+    remote::Payload,
+};
+
+/// Runs a script of the operator on the target, with arguments.
+///
+/// The script travels with the task and is removed afterwards. Its first line (`#!`) names the interpreter, unless
+/// `executable` does. As with `command`, the task is changed whenever it ran, failed if the exit code is not 0, and
+/// unknown in check mode.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Script {
+    /// The script, looked for in the role's `files` and beside the playbook, and its arguments.
+    cmd: String,
+    /// The interpreter, with its options.
+    #[serde(default)]
+    executable: Option<String>,
+    /// Change to this directory first.
+    #[serde(default)]
+    chdir: Option<String>,
+    /// Do not run if this path, or a file that matches this pattern, exists.
+    #[serde(default)]
+    creates: Option<String>,
+    /// Run only if this path, or a file that matches this pattern, exists.
+    #[serde(default)]
+    removes: Option<String>,
+}
+
+impl Module for Script {
+    const NAME: &'static str = "script";
+    const FREE_FORM: Option<&'static str> = Some("cmd");
+    const EXAMPLE: &'static str = "\
+- name: Prepare the disks
+  script:
+    cmd: prepare-disks.sh --label etcd
+    creates: /var/lib/etcd/lost+found
+
+- name: Run a Python program where there is a Python
+  script:
+    cmd: report.py --short
+    executable: python3 -u
+";
+    const RESULT: &'static [ResultField] = command::RESULT;
+
+    fn effects(&self) -> Effects {
+        Effects::opaque()
+    }
+
+    fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let mut words = words::split(&self.cmd)?.into_iter();
+        let script = words.next().ok_or_else(|| ModuleError::new("`script` needs the path of a script"))?;
+        let path = local::find(&script, context.file_paths)?;
+        if path.is_dir() {
+            return Err(ModuleError::new(format!("`{}` is a folder, not a script", path.display())));
+        }
+        let body = local::read_inline(&path)?;
+        let interpreter = match &self.executable {
+            Some(executable) => words::split(executable)?,
+            None => shebang(body.as_deref().unwrap_or_default()),
+        };
+        let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("script.sh")))
+            .value("name", copy::name_of(&script)?)
+            .value("before", interpreter.len().to_string())
+            .maybe("chdir", self.chdir)
+            .maybe("creates", self.creates)
+            .maybe("removes", self.removes)
+            .maybe("body", body.as_deref());
+        let payload = interpreter.into_iter().chain(words).fold(payload, Payload::arg).capture();
+        Ok(match body {
+            Some(_) => Action::Remote(payload.value("staged", "")),
+            None => Action::Engine(Box::new(Large { payload, path })),
+        })
+    }
+}
+
+/// The interpreter that the first line names, so that the script also runs where /tmp forbids execution.
+fn shebang(body: &[u8]) -> Vec<String> {
+    let line = body.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let Some(line) = line.strip_prefix(b"#!").and_then(|line| std::str::from_utf8(line).ok()) else {
+        return Vec::new();
+    };
+    // The kernel passes everything after the interpreter as one argument.
+    match line.trim().split_once([' ', '\t']) {
+        Some((interpreter, option)) => vec![interpreter.to_owned(), option.trim().to_owned()],
+        None if line.trim().is_empty() => Vec::new(),
+        None => vec![line.trim().to_owned()],
+    }
+}
+
+/// A script that is too large, or not text, to be part of a payload.
+struct Large {
+    payload: Payload,
+    path: PathBuf,
+}
+
+#[async_trait]
+impl EngineAction for Large {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let staged = match context.check_mode {
+            true => String::new(),
+            false => context.upload(&self.path).await?,
+        };
+        context.run(self.payload.clone().value("staged", staged)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shebang;
+
+    #[test]
+    fn the_first_line_names_the_interpreter() {
+        let cases: [(&str, &[&str]); 5] = [
+            ("#!/bin/sh\necho", &["/bin/sh"]),
+            ("#! /usr/bin/env -S python3 -u\r\n", &["/usr/bin/env", "-S python3 -u"]),
+            ("#!\n", &[]),
+            ("echo hello", &[]),
+            ("", &[]),
+        ];
+        for (body, words) in cases {
+            assert_eq!(shebang(body.as_bytes()), words, "{body}");
+        }
+    }
+}
