@@ -9,7 +9,7 @@ use super::{
     role::RoleUse,
 };
 use crate::{
-    model::{ByteSize, Seconds},
+    model::{ByteSize, Seconds, Span},
     source::{Diagnostic, Diagnostics, Key, Kind, Node, did_you_mean},
 };
 
@@ -31,7 +31,8 @@ pub(super) fn check(
     let passed = |name: &str| role.params.iter().any(|(key, _)| &*key.name == name);
     for argument in arguments.iter().filter(|argument| argument.spec.required && argument.default.is_none()) {
         if !passed(&argument.name) && !given(&argument.name) {
-            diagnostics.push(missing(&owner, &argument.name, role.span));
+            let help = format!("pass it: `vars: {{ {}: ... }}`", argument.name);
+            diagnostics.push(missing(&owner, &argument.name, role.span).help(help));
         }
     }
     for argument in arguments {
@@ -54,9 +55,8 @@ fn unknown<'a>(owner: &str, key: &Key, known: impl Iterator<Item = &'a str> + Cl
     Diagnostic::error(key.span, format!("{owner} takes no argument `{}`", key.name)).help(help)
 }
 
-fn missing(owner: &str, name: &str, span: crate::model::Span) -> Diagnostic {
+fn missing(owner: &str, name: &str, span: Span) -> Diagnostic {
     Diagnostic::error(span, format!("{owner} needs the argument `{name}`"))
-        .help(format!("pass it: `vars: {{ {name}: ... }}`"))
 }
 
 fn check_value(name: &str, spec: &ArgumentSpec, node: &Node, diagnostics: &mut Diagnostics) {
@@ -105,11 +105,9 @@ fn check_options(name: &str, options: &IndexMap<String, ArgumentSpec>, node: &No
             None => diagnostics.push(unknown(&owner, key, options.keys().map(String::as_str))),
         }
     }
-    for (option, spec) in options.iter().filter(|(_, spec)| spec.required && spec.default.is_none()) {
-        if map.get(option).is_none() {
-            diagnostics.push(missing(&owner, option, node.span));
-        }
-        let _ = spec;
+    let required = options.iter().filter(|(_, spec)| spec.required && spec.default.is_none());
+    for (option, _) in required.filter(|(option, _)| map.get(option).is_none()) {
+        diagnostics.push(missing(&owner, option, node.span));
     }
 }
 

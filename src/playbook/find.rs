@@ -38,10 +38,13 @@ pub(super) fn find_with(name: &str, start: &Path, embedded: Embedded) -> Result<
 }
 
 fn with_extensions(folder: &Place, name: &str) -> Vec<Place> {
-    if Path::new(name).is_absolute() {
-        return Vec::new();
+    let name = Path::new(name);
+    match name.extension() {
+        _ if name.is_absolute() => Vec::new(),
+        Some(_) => vec![folder.join(name)],
+        None if name.file_name().is_none() => Vec::new(),
+        None => ["", "yaml", "yml"].iter().map(|extension| folder.join(name.with_extension(extension))).collect(),
     }
-    ["", ".yaml", ".yml"].iter().map(|extension| folder.join(format!("{name}{extension}"))).collect()
 }
 
 fn not_found(name: &str, given: &Place, folders: &[Place], candidates: &[Place]) -> Diagnostic {

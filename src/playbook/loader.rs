@@ -198,7 +198,7 @@ impl<'a> Loader<'a> {
             Kind::Seq(items) => items,
             Kind::Null => &[],
             _ => {
-                let message = format!("{what} is a list, found {}", node.describe());
+                let message = format!("expected {what}, found {}", node.describe());
                 self.diagnostics.error(node.span, message);
                 &[]
             }

@@ -18,6 +18,7 @@ mod meta;
 mod place;
 mod play;
 mod role;
+mod schema;
 mod task;
 mod types;
 
@@ -26,6 +27,7 @@ pub use find::{PlaybookSource, find};
 pub use loader::LoadOptions;
 pub use meta::meta_schema;
 pub use place::{EmbeddedTree, Place};
+pub use schema::schema;
 pub use types::*;
 
 use crate::source::{Diagnostics, Sources};

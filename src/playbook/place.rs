@@ -91,6 +91,7 @@ impl Place {
         match self {
             Self::Disk(path) if path.as_os_str().is_empty() => PathBuf::from("."),
             Self::Disk(path) => path.clone(),
+            Self::Embedded { tree, path } if path.as_os_str().is_empty() => format!("embedded:{}", tree.name).into(),
             Self::Embedded { tree, path } => Path::new(&format!("embedded:{}", tree.name)).join(path),
         }
     }

@@ -153,11 +153,11 @@ impl Loader<'_> {
     /// The host pattern; a list is one pattern with commas.
     fn hosts(&mut self, node: &Node, map: &Map) -> Option<Spanned<String>> {
         let Some((_, written)) = map.entry("hosts") else {
-            let help =
-                did_you_mean("hosts", map.iter().map(|(key, _)| &*key.name)).map(|near| format!("is it `{near}`?"));
-            let missing = Diagnostic::error(head(node), "this play has no `hosts`");
-            self.diagnostics
-                .push(missing.maybe_help(help.or_else(|| Some("add a host pattern, such as `hosts: all`".into()))));
+            // A mistyped `hosts` has been reported as an unknown key.
+            if did_you_mean("hosts", map.iter().map(|(key, _)| &*key.name)).is_none() {
+                let missing = Diagnostic::error(head(node), "this play has no `hosts`");
+                self.diagnostics.push(missing.help("add a host pattern, such as `hosts: all`"));
+            }
             return None;
         };
         let words = self.words(map, "hosts");

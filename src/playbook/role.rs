@@ -48,7 +48,7 @@ impl RoleUse {
 impl Loader<'_> {
     /// The `roles` of a play.
     pub(super) fn roles(&mut self, node: &Node, context: &Context) -> Vec<Item> {
-        let entries = self.list(node, "`roles`");
+        let entries = self.list(node, "a list of roles");
         entries.iter().flat_map(|entry| self.role_entry(entry, context)).collect()
     }
 
@@ -74,9 +74,21 @@ impl Loader<'_> {
         }
         let name = self.text(map, key);
         let mut params = self.params(map, "vars");
-        params.extend(map.iter().filter(|(key, _)| !keywords::is_keyword(&key.name, Holder::Role)).cloned());
+        for (key, value) in map.iter().filter(|(key, _)| !keywords::is_keyword(&key.name, Holder::Role)) {
+            self.warn_of_near_keyword(key);
+            params.push((key.clone(), value.clone()));
+        }
         let name = name?;
         Some(RoleUse { span: name.span, name, params, once: true, ..RoleUse::new(node.span) })
+    }
+
+    /// What is no keyword is an argument of the role, so a slip of the finger would go unnoticed.
+    fn warn_of_near_keyword(&mut self, key: &Key) {
+        if let Some(near) = did_you_mean(&key.name, keywords::names_on(Holder::Role)).filter(|near| *near != "role") {
+            let message = format!("`{}` is passed to the role as an argument", key.name);
+            let help = format!("did you mean `{near}`? if not, put it under `vars`");
+            self.diagnostics.push(Diagnostic::warning(key.span, message).help(help));
+        }
     }
 
     /// Arguments with the places of their names.

@@ -68,7 +68,7 @@ impl Project {
 
     fn plain(&self, diagnostics: &Diagnostics, sources: &Sources) -> String {
         let folder = format!("{}/", self.path().display());
-        plain(diagnostics, sources).replace(&folder, "")
+        plain(diagnostics, sources).replace(&folder, "").replace(folder.trim_end_matches('/'), ".")
     }
 }
 
