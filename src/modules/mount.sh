@@ -84,13 +84,20 @@ wanted_line() {
     wanted="$src $path $arg_fstype $escaped $arg_dump $arg_passno"
 }
 
-do_mount() {
+# show_state BEFORE AFTER
+show_state() {
     changed
+    printf '%s\n' "$1" | show_before "$arg_path"
+    printf '%s\n' "$2" | show_after "$arg_path"
+}
+
+do_mount() {
+    show_state 'not mounted' "mounted: $arg_src"
     mutate mount -t "$arg_fstype" -o "$arg_opts" "$arg_src" "$arg_path" || fail "cannot mount $arg_src on $arg_path"
 }
 
 do_unmount() {
-    changed
+    show_state "mounted: $live_src" 'not mounted'
     mutate umount "$arg_path" || fail "cannot unmount $arg_path"
 }
 

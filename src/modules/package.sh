@@ -111,11 +111,29 @@ KNOWN
     status='' version=''
 }
 
+# Whether an installed package stands for this name, as mawk does for awk.
+apt_is_provided() {
+    # shellcheck disable=SC2016 # These are dpkg's variables.
+    [ "$provided" ] || provided=$(dpkg-query -W -f '${db:Status-Status} , ${Provides}, \n')
+    while read -r status names; do
+        [ "$status" = installed ] || continue
+        case $names in *", $1,"* | *", $1 ("*) return 0 ;; esac
+    done <<PROVIDED
+$provided
+PROVIDED
+    return 1
+}
+provided=''
+
 # Whether the package is as `present` wants it; a version may be a pattern, as for apt itself.
 apt_is_present() {
     apt_find "$1"
-    [ "$status" = installed ] || return
-    case $1 in *=*) ;; *) return 0 ;; esac
+    case $status$1 in
+    installed*=*) ;;
+    installed*) return 0 ;;
+    *=*) return 1 ;;
+    *) apt_is_provided "$1"; return ;;
+    esac
     # shellcheck disable=SC2254 # A pattern.
     case $version in ${1#*=}) return 0 ;; esac
     return 1

@@ -34,7 +34,7 @@ squeeze() {
 
 read_live() {
     if [ ! -e "$live_path" ]; then
-        [ -z "$arg_ignoreerrors" ] || return 1
+        [ "$arg_state" = present ] && [ -z "$arg_ignoreerrors" ] || return 1
         [ "$CHECK" ] || fail "the kernel has no setting $arg_name ($live_path does not exist)"
         note "the kernel has no setting $arg_name yet"
         return 1
@@ -94,12 +94,11 @@ value=$squeezed
 read_text "$arg_sysctl_file"
 edit_text
 file_changed=''
-if [ "$edited" != "$text" ]; then
-    file_changed=1
-    replace_text "$arg_sysctl_file" "$text" "$edited"
-fi
+if [ "$edited" != "$text" ]; then file_changed=1; fi
 result name "$arg_name"
+# The kernel goes first: what it does not take should not wait in a file for the next boot.
 if read_live; then
     if wants_live; then set_live; fi
     result value "$live"
 fi
+if [ "$file_changed" ]; then replace_text "$arg_sysctl_file" "$text" "$edited"; fi

@@ -191,8 +191,9 @@ report() {
     uid=${arg_uid:-$uid} gid=${wanted_gid:-$gid}
     if [ "$uid" ]; then result_int uid "$uid"; fi
     if [ "$gid" ]; then result_int group "$gid"; fi
-    result home "${arg_home:-$home}"
-    result shell "${arg_shell:-$shell}"
+    home=${arg_home:-$home} shell=${arg_shell:-$shell}
+    if [ "$home" ]; then result home "$home"; fi
+    if [ "$shell" ]; then result shell "$shell"; fi
 }
 
 absent() {
