@@ -7,8 +7,10 @@
 //! To add one: copy a file, implement `Module`, and add a line to `registry`.
 
 mod action;
+mod assert;
 mod command;
 mod copy;
+mod debug;
 mod download;
 mod facts;
 mod fail;
@@ -32,6 +34,8 @@ mod shell;
 mod spec;
 mod sysctl;
 mod systemd_unit;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod unarchive;
 mod user;

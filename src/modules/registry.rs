@@ -3,8 +3,10 @@
 use super::spec::ModuleSpec;
 
 static MODULES: &[ModuleSpec] = &[
+    ModuleSpec::of::<super::assert::Assert>(),
     ModuleSpec::of::<super::command::Command>(),
     ModuleSpec::of::<super::copy::Copy>(),
+    ModuleSpec::of::<super::debug::Debug>(),
     ModuleSpec::of::<super::download::Download>(),
     ModuleSpec::of::<super::facts::GatherFacts>(),
     ModuleSpec::of::<super::fail::Fail>(),
@@ -36,4 +38,48 @@ pub fn find(name: &str) -> Option<&'static ModuleSpec> {
 
 pub fn names() -> impl Iterator<Item = &'static str> {
     MODULES.iter().map(|module| module.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{modules::testing::node, source::Diagnostics};
+
+    #[test]
+    fn modules_are_sorted_and_none_comes_twice() {
+        assert!(MODULES.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    /// The arguments of each task in an example that calls this module.
+    fn calls(module: &ModuleSpec) -> Vec<crate::source::Node> {
+        let example = node(module.example);
+        let tasks = example.as_seq().unwrap_or_default().iter();
+        tasks.filter_map(|task| task.as_map()?.get(module.name).cloned()).collect()
+    }
+
+    #[test]
+    fn every_example_calls_its_module_as_the_module_wants_it() {
+        for module in MODULES {
+            let calls = calls(module);
+            assert!(!calls.is_empty(), "the example of {} does not call it", module.name);
+            for args in calls {
+                let mut found = Diagnostics::default();
+                module.check(&module.normalize(args).unwrap(), &mut found);
+                assert_eq!(found.iter().map(|d| &d.message).collect::<Vec<_>>(), [""; 0], "{}", module.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_argument_is_documented_or_speaks_for_itself() {
+        const PLAIN: &[&str] = &["name", "state", "shell", "uid", "gid", "mode", "owner", "group", "path", "fstype"];
+        for module in MODULES {
+            let schema = module.schema().to_value();
+            let Some(arguments) = schema["properties"].as_object() else { continue };
+            for (name, argument) in arguments {
+                let described = argument.get("description").is_some() || argument.get("$ref").is_some();
+                assert!(described || PLAIN.contains(&name.as_str()), "{}: {name} has no description", module.name);
+            }
+        }
+    }
 }
