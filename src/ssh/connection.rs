@@ -20,6 +20,8 @@ use super::session::{Client, Life};
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pauses before a refused session is tried again: sshd frees a session a moment after it ended.
 const SESSION_RETRIES: [u64; 5] = [20, 50, 100, 200, 400];
+/// And longer ones where no session is ours to wait for: commands we gave up may still hold theirs.
+const LAST_RETRIES: [u64; 3] = [500, 1000, 2000];
 
 /// A connection to one host. Clones share it; it ends with the last of them.
 #[derive(Clone)]
@@ -107,22 +109,31 @@ impl Connection {
 
     /// `None` means that the server takes fewer sessions than we thought: wait for one of ours.
     async fn exec_with(&self, permit: OwnedSemaphorePermit, command: &str) -> Result<Option<Exec>, SshError> {
-        for pause in SESSION_RETRIES {
-            match self.open(Open::Session, OPEN_TIMEOUT).await {
-                Ok(channel) => return self.start(channel, permit, command).await.map(Some),
-                Err(OpenError::Failed(error)) => return Err(error),
-                Err(OpenError::Refused(_)) => {
-                    tokio::time::sleep(Duration::from_millis(pause)).await;
-                }
-            }
+        if let Some(channel) = self.open_session(&SESSION_RETRIES).await? {
+            return self.start(channel, permit, command).await.map(Some);
         }
-        if self.inner.open_sessions.load(Ordering::SeqCst) == 0 {
-            return Err(SshError::ExecRefused {
+        if self.inner.open_sessions.load(Ordering::SeqCst) > 0 {
+            permit.forget();
+            return Ok(None);
+        }
+        match self.open_session(&LAST_RETRIES).await? {
+            Some(channel) => self.start(channel, permit, command).await.map(Some),
+            None => Err(SshError::ExecRefused {
                 to: self.inner.label.clone(),
                 reason: "it opens no session (see MaxSessions in its sshd_config)".to_owned(),
-            });
+            }),
         }
-        permit.forget();
+    }
+
+    /// `None` if the server keeps refusing after these pauses, in milliseconds.
+    async fn open_session(&self, pauses: &[u64]) -> Result<Option<Channel<Msg>>, SshError> {
+        for pause in pauses {
+            match self.open(Open::Session, OPEN_TIMEOUT).await {
+                Ok(channel) => return Ok(Some(channel)),
+                Err(OpenError::Failed(error)) => return Err(error),
+                Err(OpenError::Refused(_)) => tokio::time::sleep(Duration::from_millis(*pause)).await,
+            }
+        }
         Ok(None)
     }
 

@@ -418,3 +418,9 @@ fn signal_text(signal: &Sig) -> String {
         other => format!("{other:?}"),
     }
 }
+
+impl std::fmt::Debug for Exec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exec").field("on", &self.writer.connection.label()).finish_non_exhaustive()
+    }
+}

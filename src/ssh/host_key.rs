@@ -85,7 +85,7 @@ impl HostKeyError {
                         "compare the fingerprint with the host's console, then trust it with `{trust}`, or let the first connection record keys with --accept-new"
                     ),
                     Some(at) => format!(
-                        "{}:{} names a certificate authority for this host, but the host sent a key without a certificate; sign its key, or trust it with `{trust}`",
+                        "{}:{} names a certificate authority for this host, but the host has no certificate of it; sign its key, or trust it with `{trust}`",
                         at.file.display(),
                         at.line
                     ),
@@ -93,12 +93,12 @@ impl HostKeyError {
             }
             HostKeyError::Changed { name, known, known_hosts_line, .. } => {
                 let file = shell_path(&known.file);
-                let remove = match known.removable_by_name {
-                    true => format!("ssh-keygen -R '{name}' -f {file}"),
-                    false => format!("sed -i {}d {file}", known.line),
+                let (remove, warning) = match known.removable_by_name {
+                    true => (format!("ssh-keygen -R '{name}' -f {file}"), ""),
+                    false => (format!("sed -i {}d {file}", known.line), " (that line covers other names too)"),
                 };
                 format!(
-                    "someone may be listening in. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `{remove} && echo '{known_hosts_line}' >> {file}`"
+                    "someone may be listening in. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `{remove} && echo '{known_hosts_line}' >> {file}`{warning}"
                 )
             }
             HostKeyError::Revoked { known, .. } => format!(

@@ -26,6 +26,7 @@ pub struct Sshd {
 pub struct SshdBuilder {
     host_key_types: Vec<&'static str>,
     lines: Vec<String>,
+    environment: Vec<String>,
     user: String,
     folder: TempDir,
 }
@@ -40,6 +41,12 @@ impl SshdBuilder {
     /// A line of `sshd_config`. It comes before the usual ones, and the first one counts.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
+        self
+    }
+
+    /// A variable in the environment of every session.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push(format!("{name}={value}"));
         self
     }
 
@@ -105,6 +112,9 @@ impl SshdBuilder {
              AuthorizedKeysFile {folder}/authorized_keys\n\
              MaxStartups 1000:30:1000\nMaxAuthTries 20\nAllowTcpForwarding yes\n"
         );
+        // A bash that is not the outermost one reads no .bashrc: whatever the developer keeps in
+        // there is slow, and must not be killed half-way.
+        let _ = writeln!(text, "SetEnv SHLVL=1 {}", self.environment.join(" "));
         for kind in &self.host_key_types {
             let _ = writeln!(text, "HostKey {folder}/host_{kind}");
         }
@@ -123,6 +133,7 @@ impl Sshd {
         SshdBuilder {
             host_key_types: vec!["ed25519"],
             lines: Vec::new(),
+            environment: Vec::new(),
             user: String::from_utf8(user).unwrap().trim().to_owned(),
             folder: tempfile::Builder::new().prefix("etcdrun-sshd-").tempdir().unwrap(),
         }
@@ -154,6 +165,11 @@ impl Sshd {
     /// Ends the server and every connection to it, as a power cut would.
     pub fn kill(&mut self) {
         self.server.kill();
+    }
+
+    /// Starts a killed server again, on the same port and with the same keys.
+    pub fn restart(&mut self) {
+        self.server = launch(self.folder.path(), self.port).expect("sshd starts again");
     }
 
     /// Lets another key in.
