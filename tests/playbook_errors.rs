@@ -4,6 +4,13 @@ mod playbook_support;
 
 use playbook_support::Project;
 
+/// What is asserted is in the test itself, so the snapshot keeps only the result.
+macro_rules! snapshot {
+    ($text:expr) => {
+        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!($text) })
+    };
+}
+
 fn problems(files: &[(&str, &str)]) -> String {
     Project::new(files).problems()
 }
@@ -14,7 +21,7 @@ fn problems_of(text: &str) -> String {
 
 #[test]
 fn unknown_keys() {
-    insta::assert_snapshot!(problems_of(
+    snapshot!(problems_of(
         r"
 - hosts: all
   tsaks: []
@@ -51,7 +58,7 @@ fn unknown_keys() {
 
 #[test]
 fn wrong_types() {
-    insta::assert_snapshot!(problems_of(
+    snapshot!(problems_of(
         r"
 - hosts: all
   become: yes
@@ -106,15 +113,15 @@ fn wrong_types() {
 
 #[test]
 fn plays_that_are_none() {
-    insta::assert_snapshot!(problems_of("- tasks: []\n- hosts: \n- hosts: []\n- hosts: ''\n- host: all\n- x\n"));
-    insta::assert_snapshot!(problems_of("hosts: all\ntasks: []\n"));
-    insta::assert_snapshot!(problems_of(""));
-    insta::assert_snapshot!(problems_of("just text\n"));
+    snapshot!(problems_of("- tasks: []\n- hosts: \n- hosts: []\n- hosts: ''\n- host: all\n- x\n"));
+    snapshot!(problems_of("hosts: all\ntasks: []\n"));
+    snapshot!(problems_of(""));
+    snapshot!(problems_of("just text\n"));
 }
 
 #[test]
 fn the_shape_is_static() {
-    insta::assert_snapshot!(problems_of(
+    snapshot!(problems_of(
         r#"
 - hosts: "{{ where }}"
   serial: "{{ n }}"
@@ -137,7 +144,7 @@ fn the_shape_is_static() {
 
 #[test]
 fn names_that_lead_nowhere() {
-    insta::assert_snapshot!(problems(&[
+    snapshot!(problems(&[
         (
             "site.yaml",
             r"
@@ -164,7 +171,7 @@ fn names_that_lead_nowhere() {
 
 #[test]
 fn role_arguments() {
-    insta::assert_snapshot!(problems(&[
+    snapshot!(problems(&[
         (
             "site.yaml",
             r"
@@ -203,7 +210,7 @@ arguments:
 
 #[test]
 fn role_meta() {
-    insta::assert_snapshot!(problems(&[
+    snapshot!(problems(&[
         ("site.yaml", "- hosts: all\n  roles: [a, b]\n"),
         ("roles/a/meta/main.yaml", "dependancies: []\narguments: {x: {typ: int}, y: {type: integer}}\n"),
         ("roles/b/meta/main.yaml", "[]\n"),
@@ -214,7 +221,7 @@ fn role_meta() {
 
 #[test]
 fn import_loops() {
-    insta::assert_snapshot!(problems(&[
+    snapshot!(problems(&[
         (
             "site.yaml",
             "- hosts: all\n  tasks:\n    - import_tasks: a.yaml\n  roles: [r]\n- import_playbook: site.yaml\n"
@@ -241,9 +248,9 @@ fn files_that_are_none() {
         bomb += &format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(", "));
     }
     project.write("bomb.yaml", bomb.as_bytes());
-    insta::assert_snapshot!(project.problems());
-    insta::assert_snapshot!(project.try_load("nowhere", &project.options()).1);
-    insta::assert_snapshot!(project.try_load(".", &project.options()).1);
+    snapshot!(project.problems());
+    snapshot!(project.try_load("nowhere", &project.options()).1);
+    snapshot!(project.try_load(".", &project.options()).1);
 }
 
 #[test]
@@ -251,12 +258,12 @@ fn a_hundred_megabytes_are_not_read() {
     let project = Project::new(&[]);
     let file = std::fs::File::create(project.path().join("site.yaml")).unwrap();
     file.set_len(100 << 20).unwrap();
-    insta::assert_snapshot!(project.problems());
+    snapshot!(project.problems());
 }
 
 #[test]
 fn handlers_with_one_name() {
-    insta::assert_snapshot!(problems_of(
+    snapshot!(problems_of(
         "- hosts: all\n  handlers:\n    - {name: Restart, ping: }\n    - {name: Restart, ping: }\n    - import_tasks: nope.yaml\n    - meta: flush_handlers\n"
     ));
 }
@@ -267,7 +274,7 @@ fn old_ways_are_warned_about() {
         "site.yaml",
         "- hosts: all\n  tasks:\n    - command: ls\n      with_items: [1, [2, 3]]\n      when: '{{ x }}'\n    - command: ls\n      when: '{{ x }} == 1'\n",
     )]);
-    insta::assert_snapshot!(project.problems());
+    snapshot!(project.problems());
 }
 
 #[test]
@@ -294,4 +301,53 @@ fn nesting_ends() {
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let found = problems(&files);
     assert!(found.contains("nested more than 40 deep"), "{found}");
+}
+
+#[test]
+fn templates_that_never_render() {
+    snapshot!(problems_of(
+        r#"
+- hosts: all
+  vars: {a: "{{ x | defualt(1) }}", c: ["{{ }}"]}
+  tasks:
+    - command: echo {{ x
+      when: [x is defind, x ==, x | bool]
+      failed_when: frobnicate(x)
+      loop: "{{ [1, 2 }}"
+      loop_control: {label: "{{ item | upperr }}"}
+      environment: {A: "{% if %}"}
+      delegate_to: "{{ (x }}"
+    - name: "Say {{ x | lowr }}"
+      copy:
+        dest: /x
+        content: |
+          one
+          {{ y | nope }}
+"#
+    ));
+}
+
+#[test]
+fn secrets_stay_out_of_the_environment() {
+    snapshot!(problems(&[
+        (
+            "site.yaml",
+            r#"
+- hosts: all
+  vars:
+    password: !age AAAA
+    url: "http://u:{{ password }}@h/"
+    db: {user: u, secret: !age BBBB}
+  environment: {TOKEN: !age CCCC}
+  roles: [r]
+  tasks:
+    - command: ls
+      environment: {P: "{{ password }}", U: "{{ url }}", D: "{{ db.secret }}", OK: "{{ db.user }}", LATER: "{{ other }}"}
+    - command: ls
+      environment: "{{ db }}"
+"#
+        ),
+        ("roles/r/defaults/main.yaml", "key: !age DDDD\n"),
+        ("roles/r/tasks/main.yaml", "- command: ls\n  environment: {K: '{{ key }}'}\n"),
+    ]));
 }

@@ -2,7 +2,12 @@
 
 mod playbook_support;
 
-use etcdrun::playbook::{Item, Play, Playbook};
+use std::sync::Arc;
+
+use etcdrun::{
+    playbook::{BatchSize, Item, LoadOptions, Play, Playbook},
+    source::{Diagnostics, Sources, parse},
+};
 use playbook_support::{Project, tasks};
 
 fn only(playbook: &Playbook) -> &Play {
@@ -137,4 +142,25 @@ fn imported_playbooks_stand_in_place() {
 fn embedded_playbooks_load() {
     let playbook = Project::new(&[]).load_named("ping");
     assert_eq!(tasks(only(&playbook)), ["Answer"]);
+}
+
+#[test]
+fn extra_variables_are_known_while_loading() {
+    let project = Project::new(&[
+        (
+            "site.yaml",
+            "- hosts: '{{ where }}'\n  serial: '{{ n }}'\n  tasks:\n    - import_tasks: '{{ os }}.yaml'\n      ignore_errors: '{{ n == 2 }}'\n",
+        ),
+        ("debian.yaml", "- ping:\n"),
+    ]);
+    let mut sources = Sources::default();
+    let file = sources.add("-e", "{where: 'web:db', n: 2, os: debian}");
+    let node = parse(&sources, file, &mut Diagnostics::default()).unwrap();
+    let vars = node.as_map().unwrap().iter().map(|(key, node)| (key.name.clone(), node.clone())).collect();
+    let options = LoadOptions { extra_vars: Arc::new(vars), ..project.options() };
+    let (playbook, problems) = project.try_load("site.yaml", &options);
+    let playbook = playbook.unwrap_or_else(|| panic!("{problems}"));
+    let play = only(&playbook);
+    assert_eq!((play.hosts.value.as_str(), play.serial.as_slice()), ("web:db", &[BatchSize::Count(2)][..]));
+    assert!(play.tasks().next().unwrap().ignore_errors);
 }

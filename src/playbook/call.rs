@@ -37,8 +37,23 @@ impl Loader<'_> {
             }
         };
         let args = self.with_args(args, map);
+        self.check_argument_templates(module, &args);
         let effects = module.check(&args, self.diagnostics)?;
         Some(ModuleCall { module, args, effects })
+    }
+
+    /// Some arguments are bare expressions, as `when` is.
+    fn check_argument_templates(&mut self, module: &ModuleSpec, args: &Node) {
+        for (key, value) in args.as_map().into_iter().flat_map(Map::iter) {
+            if !module.expressions.contains(&&*key.name) {
+                self.check_templates(value);
+                continue;
+            }
+            let expressions = value.as_seq().unwrap_or(std::slice::from_ref(value));
+            for (text, span) in expressions.iter().filter_map(|node| Some((node.as_str()?, node.span))) {
+                self.check_expression(text, span);
+            }
+        }
     }
 
     /// The one key of the task that is a module.

@@ -9,6 +9,7 @@ use super::{
     context::Context,
     keywords::Holder,
     loader::Loader,
+    secrets::{self, secrets_in_environment},
     types::{Item, Play, Task},
 };
 use crate::source::{Diagnostic, Node, did_you_mean};
@@ -49,6 +50,8 @@ impl Loader<'_> {
             named.entry(&task.path).or_default();
         }
         for task in tasks.iter().copied().chain(&play.handlers) {
+            let lookup = |name: &str| secrets::visible(play, task, name);
+            secrets_in_environment(task, &lookup).into_iter().for_each(|problem| self.diagnostics.push(problem));
             for name in task.notify.iter().filter(|name| !answers(&answering, play, &name.value)) {
                 let near = did_you_mean(&name.value, answering.iter().copied());
                 let help =

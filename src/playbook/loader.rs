@@ -17,6 +17,7 @@ use super::{
 use crate::{
     model::{Span, Spanned},
     source::{Diagnostic, Diagnostics, Kind, Map, Node, Sources, Vars, did_you_mean, from_node, parse},
+    template::{Engine, Layer, Scope},
 };
 
 /// Blocks, imports and roles inside each other. Far beyond what a person can follow.
@@ -60,6 +61,11 @@ pub(super) struct Loader<'a> {
     frames: Vec<Frame>,
     imports: usize,
     depth: usize,
+    engine: Engine,
+    /// Variables that are known while loading.
+    scope: Scope,
+    /// Templates that were looked at; a file can be imported many times.
+    checked: HashSet<Span>,
     pub(super) play: PlayState,
 }
 
@@ -93,8 +99,15 @@ impl<'a> Loader<'a> {
             frames: Vec::new(),
             imports: 0,
             depth: 0,
+            engine: Engine::new(),
+            scope: Scope::new(vec![Layer::Nodes(options.extra_vars.clone())]),
+            checked: HashSet::new(),
             play: PlayState::default(),
         }
+    }
+
+    pub(super) fn first_look(&mut self, span: Span) -> bool {
+        self.checked.insert(span)
     }
 
     /// Reads and parses a file once; `span` is the line that asked for it.
@@ -230,12 +243,15 @@ impl<'a> Loader<'a> {
         if !node.is_template() {
             return Some(node.clone());
         }
-        let message = format!("`{key}` must be known when the playbook is loaded, and this is a template");
-        self.diagnostics.push(
-            Diagnostic::error(node.span, message)
-                .help("the shape of a run is static: write the value out; only -e variables are known here"),
-        );
-        None
+        match self.engine.render_node(node, &self.scope) {
+            Ok(rendered) => Some(Node { span: node.span, ..rendered }),
+            Err(problem) => {
+                let message = format!("`{key}` must be known when the playbook is loaded: {}", problem.message);
+                let help = "the shape of a run is static: write the value out, or pass the variable with -e";
+                self.diagnostics.push(Diagnostic::error(node.span, message).help(help));
+                None
+            }
+        }
     }
 
     /// A text that must be known while loading.
@@ -247,6 +263,7 @@ impl<'a> Loader<'a> {
     /// A text that may be a template.
     pub(super) fn text_or_template(&mut self, map: &Map, key: &str) -> Option<Spanned<Arc<str>>> {
         let node = map.get(key).filter(|node| !node.is_null())?;
+        self.check_templates(node);
         self.text_of(node, key)
     }
 
@@ -312,6 +329,7 @@ impl<'a> Loader<'a> {
             }
         };
         if !node.is_template() {
+            self.check_expression(text, node.span);
             return Some(Spanned::new(text.clone(), node.span));
         }
         let inner = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
@@ -320,6 +338,7 @@ impl<'a> Loader<'a> {
         match inner {
             Some(inner) => {
                 self.diagnostics.push(Diagnostic::warning(node.span, message).help(format!("write `{key}: {inner}`")));
+                self.check_expression(inner, node.span);
                 Some(Spanned::new(inner.into(), node.span))
             }
             None => {
@@ -334,6 +353,7 @@ impl<'a> Loader<'a> {
         let Some(node) = map.get("environment").filter(|node| !node.is_null()) else {
             return Vec::new();
         };
+        self.check_templates(node);
         let items = node.as_seq().unwrap_or(std::slice::from_ref(node));
         items.iter().filter(|item| item.is_template() || self.scalars(item, "environment")).cloned().collect()
     }
@@ -367,6 +387,7 @@ impl<'a> Loader<'a> {
         let mut vars = Vars::new();
         for (key, value) in self.mapping(node, what).into_iter().flat_map(Map::iter) {
             if self.variable_name(&key.name, key.span) {
+                self.check_templates(value);
                 vars.insert(key.name.clone(), value.clone());
             }
         }

@@ -19,7 +19,9 @@ mod place;
 mod play;
 mod role;
 mod schema;
+mod secrets;
 mod task;
+mod templates;
 mod types;
 
 pub use embedded::{EMBEDDED, Embedded};
@@ -28,6 +30,7 @@ pub use loader::LoadOptions;
 pub use meta::meta_schema;
 pub use place::{EmbeddedTree, Place};
 pub use schema::schema;
+pub use secrets::{Lookup, secrets_in_environment};
 pub use types::*;
 
 use crate::source::{Diagnostics, Sources};

@@ -76,6 +76,7 @@ impl Loader<'_> {
         let mut params = self.params(map, "vars");
         for (key, value) in map.iter().filter(|(key, _)| !keywords::is_keyword(&key.name, Holder::Role)) {
             self.warn_of_near_keyword(key);
+            self.check_templates(value);
             params.push((key.clone(), value.clone()));
         }
         let name = name?;
@@ -98,6 +99,7 @@ impl Loader<'_> {
         };
         let entries: Vec<_> =
             self.mapping(node, &format!("`{key}`")).into_iter().flat_map(Map::iter).cloned().collect();
+        entries.iter().for_each(|(_, value)| self.check_templates(value));
         entries.into_iter().filter(|(key, _)| self.variable_name(&key.name, key.span)).collect()
     }
 

@@ -203,6 +203,7 @@ impl Loader<'_> {
             let message = format!("`loop` takes a list, found {}", items.describe());
             self.diagnostics.error(items.span, message);
         }
+        self.check_templates(&items);
         let control = map.get("loop_control").and_then(|node| self.mapping(node, "`loop_control`"));
         Some(self.loop_control(items, control.unwrap_or(&Map::default())))
     }
@@ -219,6 +220,7 @@ impl Loader<'_> {
         let var = name("loop_var").unwrap_or_else(|| "item".into());
         let index_var = name("index_var");
         let pause = self.seconds(control, "pause").unwrap_or_default();
+        control.get("label").into_iter().for_each(|label| self.check_templates(label));
         Loop { items, var, index_var, label: control.get("label").cloned(), pause }
     }
 
