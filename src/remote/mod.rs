@@ -3,9 +3,26 @@
 //! In: a `Segment`, one or more payloads for one target. Out: an outcome for each, streamed while
 //! they run. A constant bootstrap is all that ever stands on a command line; the payloads, file
 //! bodies and secrets in them travel on stdin. Knows the shell, and nothing of playbooks.
+//!
+//! ```text
+//! Segment ─▶ script ─▶ channel ══ stdin ══▶ bootstrap, prelude.sh, bodies
+//! Outcome ◀─ reader ◀─ channel ◀═ stdout and stderr, cut into steps by marker lines
+//! ```
 
+mod channel;
+mod error;
+mod gather;
+mod link;
 mod payload;
+mod reader;
+mod run;
+mod scanner;
+mod script;
 mod session;
+mod sudo;
+mod transfer;
 
+pub use error::{RemoteError, Trouble};
+pub use link::{Link, LinkOptions};
 pub use payload::{Payload, Segment, Step, quote};
-pub use session::{Link, RemoteError, Session, StepSink, Surroundings};
+pub use session::{Session, StepSink, Surroundings};

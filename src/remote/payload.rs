@@ -60,6 +60,13 @@ pub struct Step {
     pub timeout: Option<Duration>,
 }
 
+impl Step {
+    /// A step without surroundings.
+    pub fn plain(payload: Payload) -> Self {
+        Self { payload, environment: Arc::default(), check_mode: false, diff: false, timeout: None }
+    }
+}
+
 /// Payloads that go out as one exec, in order; nothing after a failed one runs.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {

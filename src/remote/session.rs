@@ -1,12 +1,9 @@
-//! The way to a target: a connection made when first needed, and the settings of a task on it.
+//! A link as one task uses it.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use super::{Payload, Segment};
-use crate::model::Outcome;
-
-/// One target. Shared by all tasks on it; connects once, and again after the connection was lost.
-pub struct Link {}
+use super::{Link, Payload, RemoteError, Segment, Step, run::Deaf};
+use crate::{model::Outcome, ssh::TcpTunnel};
 
 /// As whom and in which surroundings a task runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,33 +29,31 @@ pub trait StepSink: Send + Sync {
     fn finished(&self, step: usize, outcome: &Outcome);
 }
 
-/// Why a target did not answer as it should.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoteError {
-    #[error("{0}")]
-    Unreachable(String),
-    #[error("the connection was lost while `{0}` ran")]
-    Lost(String),
-    #[error("timed out after {0:?}")]
-    TimedOut(Duration),
-    /// sudo wants a password and none was given, or it was wrong.
-    #[error("{0}")]
-    Become(String),
-    #[error("{0}")]
-    Protocol(String),
+impl Session {
+    /// The payload as a step in this session's surroundings.
+    pub fn step(&self, payload: Payload, check_mode: bool) -> Step {
+        Step {
+            payload,
+            environment: self.surroundings.environment.clone(),
+            check_mode,
+            diff: self.surroundings.diff,
+            timeout: self.surroundings.timeout,
+        }
+    }
+
+    pub async fn run_one(&self, payload: Payload, check_mode: bool) -> Result<Outcome, RemoteError> {
+        let segment = Segment { steps: vec![self.step(payload, check_mode)] };
+        only(self.run(segment, &Deaf).await?)
+    }
+
+    /// A TCP connection from the target to somewhere it can reach.
+    pub async fn open_tcp(&self, host: &str, port: u16) -> Result<TcpTunnel, RemoteError> {
+        let connection = self.link.connection().await?;
+        connection.open_tcp(host, port).await.map_err(|error| RemoteError::Unreachable((&error).into()))
+    }
 }
 
-impl Session {
-    /// Runs the steps in order in one exec. Returns the outcomes of those that ran.
-    pub async fn run(&self, _segment: Segment, _sink: &dyn StepSink) -> Result<Vec<Outcome>, RemoteError> {
-        Err(RemoteError::Protocol("not connected".into()))
-    }
-
-    pub async fn run_one(&self, _payload: Payload, _check_mode: bool) -> Result<Outcome, RemoteError> {
-        Err(RemoteError::Protocol("not connected".into()))
-    }
-
-    pub async fn upload(&self, _local: &Path) -> Result<String, RemoteError> {
-        Err(RemoteError::Protocol("not connected".into()))
-    }
+/// The outcome of a segment of one step.
+pub(super) fn only(outcomes: Vec<Outcome>) -> Result<Outcome, RemoteError> {
+    outcomes.into_iter().next().ok_or_else(|| RemoteError::Protocol("the host ran nothing".into()))
 }

@@ -1,0 +1,43 @@
+# shellcheck shell=sh disable=SC2154
+# Ends the runner $arg_runner and all that runs in its session or process group.
+#
+# sshd gives every exec a session of its own. Where it does not, ours is the same as the runner's,
+# and ending that would end far too much.
+
+process() {
+	{ read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+	line=${line##*) }
+	state=${line%% *}
+	line=${line#* * }
+	group=${line%% *}
+	line=${line#* }
+	session=${line%% *}
+}
+
+signal() {
+	found=''
+	for entry in /proc/[0-9]*; do
+		process "${entry#/proc/}" || continue
+		[ "$state" != Z ] || continue
+		[ "$session" = "$its_session" ] || [ "$group" = "$its_group" ] || continue
+		found=1
+		kill -s "$1" "${entry#/proc/}" 2>/dev/null
+	done
+	[ -n "$found" ]
+}
+
+its_session=$arg_runner its_group=$arg_runner
+if process "$arg_runner"; then
+	its_session=$session its_group=$group
+fi
+process "$$" || fail "cannot read /proc"
+[ "$its_session" != "$session" ] || its_session=none
+[ "$its_group" != "$group" ] || its_group=none
+
+signal TERM || exit 0
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	sleep 0.2 2>/dev/null || sleep 1
+	signal 0 || exit 0
+done
+signal KILL
+exit 0

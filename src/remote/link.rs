@@ -1,0 +1,212 @@
+//! The way to one target: a connection made when first needed, and again after it was lost.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{Mutex, OnceCell};
+use zeroize::Zeroizing;
+
+use super::{
+    RemoteError, Session, Surroundings,
+    channel::{ChannelError, Input, Output, start_local},
+    error::Trouble,
+    script::{Become, command_line, local_arguments},
+    sudo::{self, Sudo},
+    transfer::Staging,
+};
+use crate::ssh::{Connection, Connector, Endpoint, SshError};
+
+/// Settings of a link, the same for all tasks on it.
+#[derive(Clone, Default)]
+pub struct LinkOptions {
+    /// For sudo, where it asks.
+    pub become_password: Option<Zeroizing<String>>,
+    /// For steps that have no time-out of their own.
+    pub command_timeout: Option<Duration>,
+}
+
+/// One target. Shared by all tasks on it; connects once, and again after the connection was lost.
+pub struct Link {
+    route: Route,
+    pub(super) options: LinkOptions,
+    state: Mutex<State>,
+    /// Attempts to connect that have come to an end.
+    attempts: AtomicU64,
+    execs: AtomicU64,
+    /// What sudo wants, by the user to become.
+    sudo: std::sync::Mutex<HashMap<Arc<str>, Arc<OnceCell<Sudo>>>>,
+    pub(super) staging: Staging,
+}
+
+enum Route {
+    Ssh {
+        connector: Connector,
+        endpoint: Endpoint,
+    },
+    /// A shell on this machine and the arguments in front of its own, as in `busybox sh`.
+    Local {
+        shell: Vec<String>,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<Connection>,
+    /// The last failure, and which attempt that was.
+    failure: Option<(u64, SshError)>,
+}
+
+impl Link {
+    pub fn new(connector: Connector, endpoint: Endpoint, options: LinkOptions) -> Arc<Self> {
+        Self::by(Route::Ssh { connector, endpoint }, options)
+    }
+
+    /// A target that is this machine. `shell` is a command line such as `["busybox", "sh"]`.
+    pub fn local(shell: &[&str], options: LinkOptions) -> Arc<Self> {
+        Self::by(Route::Local { shell: shell.iter().map(|&word| word.to_owned()).collect() }, options)
+    }
+
+    fn by(route: Route, options: LinkOptions) -> Arc<Self> {
+        Arc::new(Self {
+            route,
+            options,
+            state: Mutex::default(),
+            attempts: AtomicU64::new(0),
+            execs: AtomicU64::new(0),
+            sudo: std::sync::Mutex::default(),
+            staging: Staging::default(),
+        })
+    }
+
+    /// The link as a task with these surroundings uses it.
+    pub fn session(self: &Arc<Self>, surroundings: Surroundings) -> Session {
+        Session { link: self.clone(), surroundings }
+    }
+
+    /// How many commands were started on the target so far.
+    pub fn execs(&self) -> u64 {
+        self.execs.load(Ordering::SeqCst)
+    }
+
+    pub async fn is_connected(&self) -> bool {
+        self.state.lock().await.connection.as_ref().is_some_and(|connection| !connection.is_closed())
+    }
+
+    /// The connection. Makes one if there is none; callers that come meanwhile share the attempt.
+    pub async fn connection(&self) -> Result<Connection, RemoteError> {
+        let Route::Ssh { connector, endpoint } = &self.route else {
+            return Err(RemoteError::Unreachable("this machine is not reached over SSH".into()));
+        };
+        let seen = self.attempts.load(Ordering::SeqCst);
+        let mut state = self.state.lock().await;
+        if let Some(connection) = state.connection.as_ref().filter(|connection| !connection.is_closed()) {
+            return Ok(connection.clone());
+        }
+        // An attempt that failed while we waited for it is our answer too.
+        if let Some((_, error)) = state.failure.as_ref().filter(|(attempt, _)| *attempt > seen) {
+            return Err(unreachable(error));
+        }
+        let connected = connector.connect(endpoint).await;
+        let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
+        match connected {
+            Ok(connection) => {
+                *state = State { connection: Some(connection.clone()), failure: None };
+                Ok(connection)
+            }
+            Err(error) => {
+                let answer = unreachable(&error);
+                *state = State { connection: None, failure: Some((attempt, error)) };
+                Err(answer)
+            }
+        }
+    }
+
+    /// Drops the connection, if there is one, and makes a new one.
+    pub async fn reconnect(&self) -> Result<Connection, RemoteError> {
+        self.disconnect().await;
+        self.connection().await
+    }
+
+    async fn disconnect(&self) {
+        let connection = self.state.lock().await.connection.take();
+        if let Some(connection) = connection {
+            connection.disconnect().await;
+        }
+    }
+
+    /// Removes what was staged on the target, then disconnects.
+    pub async fn close(self: &Arc<Self>) {
+        let reachable = matches!(self.route, Route::Local { .. }) || self.is_connected().await;
+        if reachable {
+            self.staging.remove(self).await;
+        }
+        self.disconnect().await;
+    }
+
+    /// Starts the bootstrap, which does nothing until it has read a whole script.
+    pub(super) async fn start(&self, as_whom: Become<'_>) -> Result<(Input, Output), RemoteError> {
+        self.execs.fetch_add(1, Ordering::SeqCst);
+        let Route::Local { shell } = &self.route else {
+            return self.start_over_ssh(&command_line(as_whom)).await;
+        };
+        let command;
+        let mut arguments: Vec<&str> = shell.iter().map(String::as_str).collect();
+        match as_whom {
+            Become::Nobody => arguments.extend(local_arguments()),
+            _ => {
+                command = command_line(as_whom);
+                arguments.extend(["-c", &command]);
+            }
+        }
+        let (program, arguments) = arguments.split_first().unwrap_or((&"sh", &[]));
+        start_local(program, arguments).map_err(|error| RemoteError::Unreachable(error.to_string().into()))
+    }
+
+    async fn start_over_ssh(&self, command: &str) -> Result<(Input, Output), RemoteError> {
+        let was_connected = self.is_connected().await;
+        let connection = self.connection().await?;
+        let exec = match connection.exec(command).await {
+            // It had died unnoticed. Nothing was sent yet, so a new one may try.
+            Err(error) if was_connected && error.is_unreachable() && connection.is_closed() => {
+                let connection = self.connection().await?;
+                connection.exec(command).await
+            }
+            other => other,
+        };
+        let (writer, reader) = exec.map_err(|error| unreachable(&error))?.split();
+        Ok((Input::Ssh(writer), Output::Ssh(reader)))
+    }
+
+    /// How to become a user here. Asks sudo once, and only if there is a password to offer.
+    pub(super) async fn becoming<'a>(&self, user: Option<&'a Arc<str>>) -> Result<Become<'a>, RemoteError> {
+        let Some(user) = user else { return Ok(Become::Nobody) };
+        let Some(password) = &self.options.become_password else { return Ok(Become::Silently(user)) };
+        let cell = {
+            let mut known = self.sudo.lock().unwrap_or_else(PoisonError::into_inner);
+            known.entry(user.clone()).or_default().clone()
+        };
+        Ok(match cell.get_or_try_init(|| sudo::probe(self, user, password)).await? {
+            Sudo::IsSilent => Become::Silently(user),
+            Sudo::WantsPassword => Become::WithPassword(user),
+        })
+    }
+}
+
+fn unreachable(error: &SshError) -> RemoteError {
+    RemoteError::Unreachable(Trouble::from(error))
+}
+
+impl From<ChannelError> for Trouble {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Ssh(error) => Trouble::from(&error),
+            ChannelError::Local(_) => Trouble::new(error.to_string()),
+        }
+    }
+}

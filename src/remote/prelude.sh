@@ -1,0 +1,86 @@
+# shellcheck shell=sh
+# What a payload's body can call. Sent in front of every segment; small and sparing with forks,
+# since hundreds of hosts may run it at once.
+#
+# Markers go to descriptor 3, the runner's own stdout, so that they arrive even where a body has
+# redirected its output. The bootstrap sets _nonce; the name of _tmp is as hard to guess.
+
+: "${_nonce:?}"
+_tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
+exec 3>&1
+case :${PATH:=/usr/bin:/bin}: in
+*:/usr/sbin:*) ;;
+*) PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin ;;
+esac
+CHECK=''
+DIFF=''
+TMP=''
+
+_begin() {
+	printf '\n%s begin %s %s\n' "$_nonce" "$1" "$$" >&3
+	printf '\n%s begin %s\n' "$_nonce" "$1" >&2
+}
+
+_end() {
+	printf '\n%s end %s %s\n' "$_nonce" "$1" "$2" >&3
+	printf '\n%s end %s\n' "$_nonce" "$1" >&2
+	[ "$2" = 0 ] || exit 0
+}
+
+_leave() {
+	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
+	printf '\n%s done\n' "$_nonce" >&3
+}
+
+trap _leave EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 141' PIPE
+trap 'exit 143' TERM
+
+# A marker with a text of any bytes: _text 'WORD ...' TEXT
+_text() {
+	printf '\n%s %s\n%s\n%s endtext\n' "$_nonce" "$1" "$2" "$_nonce" >&3
+}
+
+# One side of a diff, from stdin. One byte more than is shown tells that there is more.
+_side() {
+	[ -n "$DIFF" ] || return 0
+	_text "label" "$2"
+	printf '\n%s %s\n' "$_nonce" "$1" >&3
+	head -c 262145 >&3
+	printf '\n%s endtext\n' "$_nonce" >&3
+}
+
+changed() { printf '\n%s changed\n' "$_nonce" >&3; }
+
+mutate() { [ -n "$CHECK" ] || "$@"; }
+
+fail() {
+	_text fail "$*"
+	exit 1
+}
+
+note() { _text msg "$*"; }
+
+unknown() { _text unknown "$*"; }
+
+result() { _text "set $1" "$2"; }
+
+result_int() { _text "int $1" "$2"; }
+
+result_bool() { _text "bool $1" "$2"; }
+
+result_json() { _text "json $1" "$2"; }
+
+show_before() { _side before "$1"; }
+
+show_after() { _side after "$1"; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# A private folder, the same one for all steps of a segment, removed when the segment ends.
+tmp_dir() {
+	TMP=$_tmp
+	[ -d "$TMP" ] || mkdir -m 700 "$TMP" || fail "cannot make a temporary folder at $TMP"
+}

@@ -1,0 +1,244 @@
+//! Turns the two streams of a runner into what happened to its steps.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{
+    Segment,
+    gather::{Gathering, Words},
+    scanner::{Piece, Scanner},
+    script::Nonce,
+};
+use crate::model::Outcome;
+
+/// What a runner tells us, in order: a step has finished before the next one starts.
+#[derive(Debug, PartialEq)]
+pub(super) enum Event {
+    /// The process that runs the segment, for when it must be ended.
+    Started {
+        step: usize,
+        runner: u32,
+    },
+    Output {
+        step: usize,
+        error: bool,
+        text: Bytes,
+    },
+    /// A piece of a file that the step sends.
+    File {
+        error: bool,
+        bytes: Bytes,
+    },
+    Finished {
+        step: usize,
+        outcome: Box<Outcome>,
+    },
+    /// The runner has tidied up and ends.
+    Done,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the shell on the host answered what it should not: {0}")]
+pub(super) struct Nonsense(String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Stdout,
+    Stderr,
+}
+
+/// Where one stream stands.
+struct Stream {
+    scanner: Scanner,
+    /// The step whose output this is.
+    step: Option<usize>,
+    /// Steps that have ended on this stream.
+    ended: usize,
+}
+
+impl Stream {
+    fn new(nonce: &Nonce) -> Self {
+        Self { scanner: Scanner::new(nonce), step: None, ended: 0 }
+    }
+}
+
+/// Reads both streams of one exec.
+///
+/// They travel apart and one may run ahead of the other, so a stream that has seen the end of a step
+/// waits there for the other.
+pub(super) struct Reader {
+    captures: Vec<bool>,
+    stdout: Stream,
+    stderr: Stream,
+    gathering: Gathering,
+    exit_code: i32,
+    finished: usize,
+    events: VecDeque<Event>,
+    /// What came before the first marker; all there is to say why no marker came.
+    noise: Noise,
+}
+
+impl Reader {
+    pub(super) fn new(segment: &Segment, nonce: &Nonce) -> Self {
+        Self {
+            captures: segment.steps.iter().map(|step| step.payload.capture).collect(),
+            stdout: Stream::new(nonce),
+            stderr: Stream::new(nonce),
+            gathering: Gathering::default(),
+            exit_code: 0,
+            finished: 0,
+            events: VecDeque::new(),
+            noise: Noise::default(),
+        }
+    }
+
+    pub(super) fn push(&mut self, source: Source, chunk: &[u8]) {
+        self.stream(source).scanner.push(chunk);
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Event>, Nonsense> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            let moved = self.advance(Source::Stdout)? | self.advance(Source::Stderr)?;
+            if !moved {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The step that runs, or would run next.
+    pub(super) fn step(&self) -> usize {
+        self.finished
+    }
+
+    pub(super) fn has_started(&self) -> bool {
+        self.stdout.step.is_some() || self.stdout.ended > 0
+    }
+
+    /// What is known of a step that never got to its end.
+    pub(super) fn cut_short(self, exit_code: i32) -> Outcome {
+        let capture = self.captures.get(self.finished).copied().unwrap_or_default();
+        self.gathering.outcome(exit_code, capture)
+    }
+
+    /// What was said instead of a first marker.
+    pub(super) fn noise(&mut self) -> String {
+        let rest = self.stderr.scanner.finish();
+        self.noise.add(Source::Stderr, &rest);
+        let rest = self.stdout.scanner.finish();
+        self.noise.add(Source::Stdout, &rest);
+        self.noise.text()
+    }
+
+    fn stream(&mut self, source: Source) -> &mut Stream {
+        match source {
+            Source::Stdout => &mut self.stdout,
+            Source::Stderr => &mut self.stderr,
+        }
+    }
+
+    /// Handles one piece of a stream. False: there is none, or it has to wait.
+    fn advance(&mut self, source: Source) -> Result<bool, Nonsense> {
+        let finished = self.finished;
+        let stream = self.stream(source);
+        if stream.ended > finished {
+            return Ok(false);
+        }
+        match stream.scanner.next() {
+            None => return Ok(false),
+            Some(Piece::Text(text)) => self.text(source, text),
+            Some(Piece::Marker(line)) => self.marker(source, &line)?,
+        }
+        Ok(true)
+    }
+
+    fn text(&mut self, source: Source, text: Bytes) {
+        let error = source == Source::Stderr;
+        let Some(step) = self.stream(source).step else {
+            if !self.has_started() {
+                self.noise.add(source, &text);
+            }
+            return;
+        };
+        if let Some(error) = self.gathering.file().filter(|_| !error) {
+            self.events.push_back(Event::File { error, bytes: text });
+        } else if error || !self.gathering.in_text(&text) {
+            self.gathering.output(error, &text);
+            self.events.push_back(Event::Output { step, error, text });
+        }
+    }
+
+    fn marker(&mut self, source: Source, line: &[u8]) -> Result<(), Nonsense> {
+        let line = std::str::from_utf8(line).map_err(|_| Nonsense(String::from_utf8_lossy(line).into_owned()))?;
+        let mut words = line.split(' ');
+        match (words.next().unwrap_or_default(), source) {
+            ("begin", _) => self.begin(source, words).ok_or_else(|| Nonsense(line.to_owned())),
+            ("end", _) => self.end(source, words).ok_or_else(|| Nonsense(line.to_owned())),
+            ("done", Source::Stdout) => {
+                self.events.push_back(Event::Done);
+                Ok(())
+            }
+            (word, Source::Stdout) if self.stdout.step.is_some() => {
+                self.gathering.marker(word, words).ok_or_else(|| Nonsense(line.to_owned()))
+            }
+            // Something that an earlier step left behind still reports.
+            (_, Source::Stdout) => Ok(()),
+            _ => Err(Nonsense(line.to_owned())),
+        }
+    }
+
+    fn begin(&mut self, source: Source, mut words: Words<'_>) -> Option<()> {
+        let step = words.next()?.parse().ok().filter(|step| *step == self.finished && *step < self.captures.len())?;
+        if source == Source::Stdout {
+            let runner = words.next()?.parse().ok()?;
+            self.events.push_back(Event::Started { step, runner });
+        }
+        self.stream(source).step = Some(step);
+        Some(())
+    }
+
+    fn end(&mut self, source: Source, mut words: Words<'_>) -> Option<()> {
+        let step = words.next()?.parse().ok()?;
+        if source == Source::Stdout {
+            self.exit_code = words.next()?.parse().ok()?;
+        }
+        let stream = self.stream(source);
+        stream.step.take().filter(|current| *current == step)?;
+        stream.ended += 1;
+        if self.stdout.ended == self.stderr.ended {
+            let capture = self.captures[step];
+            let outcome = std::mem::take(&mut self.gathering).outcome(self.exit_code, capture);
+            self.events.push_back(Event::Finished { step, outcome: Box::new(outcome) });
+            self.finished += 1;
+        }
+        Some(())
+    }
+}
+
+/// The first words of each stream before any marker.
+#[derive(Default)]
+struct Noise {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Noise {
+    const LIMIT: usize = 4096;
+
+    fn add(&mut self, source: Source, text: &[u8]) {
+        let kept = match source {
+            Source::Stdout => &mut self.stdout,
+            Source::Stderr => &mut self.stderr,
+        };
+        let room = Self::LIMIT.saturating_sub(kept.len());
+        kept.extend_from_slice(&text[..text.len().min(room)]);
+    }
+
+    fn text(&self) -> String {
+        let said = [&self.stderr, &self.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+        said.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,311 @@
+//! Runs one segment: sends the script, reads the markers, keeps the time.
+
+use std::{pin::pin, time::Duration};
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    Link, Payload, RemoteError, Segment, Session, Step, StepSink,
+    channel::{ChannelError, Ending, Input, Said},
+    error::Trouble,
+    reader::{Event, Reader, Source},
+    script::{Become, NO_SCRIPT, Nonce, Script},
+    sudo,
+};
+use crate::model::Outcome;
+
+const KILL: &str = include_str!("kill.sh");
+
+/// How long a shell that has its whole script may take to start a step.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long the end of a step that took too long may take: it has two seconds to end by itself.
+const KILL_LIMIT: Duration = Duration::from_secs(15);
+/// How much is handed to the transport at once.
+const CHUNK: usize = 256 << 10;
+
+/// Where the files go that a step sends.
+pub(super) enum Files<'a> {
+    None,
+    Into(&'a mut (dyn AsyncWrite + Send + Unpin)),
+    /// Output and errors of a job.
+    Keep {
+        stdout: &'a mut Vec<u8>,
+        stderr: &'a mut Vec<u8>,
+        limit: usize,
+    },
+}
+
+/// What a step reads on stdin, and who hears how far it is.
+pub(super) struct Data<'a> {
+    pub(super) source: &'a mut (dyn AsyncRead + Send + Unpin),
+    pub(super) progress: &'a (dyn Fn(u64) + Send + Sync),
+}
+
+/// One exec on its way.
+struct Run<'a> {
+    link: &'a Link,
+    as_whom: Become<'a>,
+    steps: &'a [Step],
+    sink: &'a dyn StepSink,
+    files: Files<'a>,
+    reader: Reader,
+    outcomes: Vec<Outcome>,
+    runner: Option<u32>,
+    deadline: Option<Instant>,
+    /// The whole script has left us: from now on it may run.
+    sent: bool,
+}
+
+impl Session {
+    /// Runs the steps in order in one exec. Returns the outcomes of those that ran.
+    pub async fn run(&self, segment: Segment, sink: &dyn StepSink) -> Result<Vec<Outcome>, RemoteError> {
+        self.exchange(&segment, sink, None, Files::None).await
+    }
+
+    pub(super) async fn exchange<'a>(
+        &'a self,
+        segment: &'a Segment,
+        sink: &'a dyn StepSink,
+        data: Option<Data<'_>>,
+        files: Files<'a>,
+    ) -> Result<Vec<Outcome>, RemoteError> {
+        let user = self.surroundings.become_user.as_ref();
+        let as_whom = self.link.becoming(user).await?;
+        let nonce = Nonce::random();
+        let script = match data {
+            Some(_) => Script::before_data(segment, &nonce),
+            None => Script::of(segment, &nonce),
+        };
+        let script = script.map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
+        let run = Run {
+            link: &self.link,
+            as_whom,
+            steps: &segment.steps,
+            sink,
+            files,
+            reader: Reader::new(segment, &nonce),
+            outcomes: Vec::with_capacity(segment.steps.len()),
+            runner: None,
+            deadline: None,
+            sent: false,
+        };
+        run.go(script, data).await
+    }
+}
+
+impl Run<'_> {
+    async fn go(mut self, script: Script, data: Option<Data<'_>>) -> Result<Vec<Outcome>, RemoteError> {
+        let (input, mut output) = self.link.start(self.as_whom).await?;
+        let before = sudo::lines_before_script(self.as_whom, self.link.options.become_password.as_ref());
+        // With data behind it, the script is there before the input ends.
+        self.sent = data.is_some();
+        let mut feeding = pin!(feed(input, before, script, data));
+        let mut fed = false;
+        loop {
+            let deadline = self.deadline;
+            tokio::select! {
+                biased;
+                result = &mut feeding, if !fed => {
+                    fed = true;
+                    result.map_err(|error| self.broke(error))?;
+                    self.sent = true;
+                    self.deadline.get_or_insert_with(|| Instant::now() + START_LIMIT);
+                }
+                said = output.next() => match said {
+                    Ok(Some(said)) => if self.hear(said).await? {
+                        return Ok(self.outcomes);
+                    },
+                    Ok(None) => return Err(self.ended(None)),
+                    Err(error) => return Err(self.broke(FeedError::Channel(error))),
+                },
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    return Err(self.too_late().await);
+                }
+            }
+        }
+    }
+
+    /// True when all is said.
+    async fn hear(&mut self, said: Said) -> Result<bool, RemoteError> {
+        match said {
+            Said::Stdout(bytes) => self.reader.push(Source::Stdout, &bytes),
+            Said::Stderr(bytes) => self.reader.push(Source::Stderr, &bytes),
+            Said::Ended(ending) => return Err(self.ended(Some(ending))),
+        }
+        while let Some(event) = self.reader.next().map_err(|error| RemoteError::Protocol(error.to_string().into()))? {
+            if self.happen(event).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn happen(&mut self, event: Event) -> Result<bool, RemoteError> {
+        match event {
+            Event::Started { step, runner } => {
+                self.runner = Some(runner);
+                self.deadline = self.limit(step).map(|limit| Instant::now() + limit);
+                self.sink.started(step);
+            }
+            Event::Output { step, error, text } => self.sink.output(step, error, &text),
+            Event::File { error, bytes } => self.keep(error, &bytes).await?,
+            Event::Finished { step, outcome } => {
+                self.deadline = Some(Instant::now() + START_LIMIT);
+                self.sink.finished(step, &outcome);
+                self.outcomes.push(*outcome);
+            }
+            Event::Done => return Ok(self.is_complete()),
+        }
+        Ok(false)
+    }
+
+    fn limit(&self, step: usize) -> Option<Duration> {
+        self.steps.get(step).and_then(|step| step.timeout).or(self.link.options.command_timeout)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.outcomes.len() == self.steps.len() || self.outcomes.last().is_some_and(|outcome| outcome.failed)
+    }
+
+    async fn keep(&mut self, error: bool, bytes: &[u8]) -> Result<(), RemoteError> {
+        match &mut self.files {
+            Files::None => Ok(()),
+            Files::Into(file) => file
+                .write_all(bytes)
+                .await
+                .map_err(|error| RemoteError::Transfer(format!("cannot write what was received: {error}").into())),
+            Files::Keep { stdout, stderr, limit } => {
+                let kept = if error { stderr } else { stdout };
+                let room = limit.saturating_sub(kept.len());
+                kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The shell is gone before it was done.
+    fn ended(&mut self, ending: Option<Ending>) -> RemoteError {
+        let how = ending.as_ref().map_or_else(|| "no exit code".to_owned(), Ending::to_string);
+        if self.reader.has_started() {
+            return RemoteError::Lost(
+                format!(
+                    "the shell on the host ended in the middle of a step ({how}), so what the step did is in doubt"
+                )
+                .into(),
+            );
+        }
+        let said = self.reader.noise();
+        match self.as_whom {
+            Become::Silently(user) if ending != Some(Ending::Code(NO_SCRIPT)) => sudo::refused(user, &said, false),
+            Become::WithPassword(user) if ending != Some(Ending::Code(NO_SCRIPT)) => sudo::refused(user, &said, true),
+            _ => RemoteError::Protocol(
+                Trouble::new(match said.is_empty() {
+                    true => format!("the host did not run our shell ({how})"),
+                    false => format!("the host did not run our shell ({how}): {said}"),
+                })
+                .hint("can the user log in and run `sh`?"),
+            ),
+        }
+    }
+
+    fn broke(&self, error: FeedError) -> RemoteError {
+        match error {
+            FeedError::Source(error) => {
+                RemoteError::Transfer(format!("cannot read what is to be sent: {error}").into())
+            }
+            FeedError::Channel(error) => match self.sent {
+                true => RemoteError::Lost(error.into()),
+                false => RemoteError::Unreachable(error.into()),
+            },
+        }
+    }
+
+    async fn too_late(&mut self) -> RemoteError {
+        let step = self.reader.step();
+        let Some(runner) = self.runner else {
+            return RemoteError::Unreachable(
+                format!("the shell on the host did not start within {} s", START_LIMIT.as_secs()).into(),
+            );
+        };
+        if let Err(error) = timeout(KILL_LIMIT, end_runner(self.link, self.as_whom, runner)).await {
+            tracing::warn!(runner, %error, "cannot end a step that took too long");
+        }
+        RemoteError::TimedOut(self.limit(step).unwrap_or(START_LIMIT))
+    }
+}
+
+/// Hears nothing.
+pub(super) struct Deaf;
+
+impl StepSink for Deaf {
+    fn started(&self, _step: usize) {}
+    fn output(&self, _step: usize, _error: bool, _text: &[u8]) {}
+    fn finished(&self, _step: usize, _outcome: &Outcome) {}
+}
+
+/// Ends a runner and all it started, as the user it runs as.
+async fn end_runner(link: &Link, as_whom: Become<'_>, runner: u32) -> Result<(), RemoteError> {
+    let payload = Payload::new(KILL).value("runner", runner.to_string());
+    let segment = Segment { steps: vec![Step::plain(payload)] };
+    let nonce = Nonce::random();
+    let script = Script::of(&segment, &nonce).map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
+    let run = Run {
+        link,
+        as_whom,
+        steps: &segment.steps,
+        sink: &Deaf,
+        files: Files::None,
+        reader: Reader::new(&segment, &nonce),
+        outcomes: Vec::new(),
+        runner: None,
+        deadline: None,
+        sent: false,
+    };
+    // Boxed, because it is what ends a run that is just like it.
+    Box::pin(run.go(script, None)).await.map(drop)
+}
+
+enum FeedError {
+    Channel(ChannelError),
+    Source(std::io::Error),
+}
+
+impl From<ChannelError> for FeedError {
+    fn from(error: ChannelError) -> Self {
+        Self::Channel(error)
+    }
+}
+
+async fn feed(
+    mut input: Input,
+    before: Option<Bytes>,
+    script: Script,
+    data: Option<Data<'_>>,
+) -> Result<(), FeedError> {
+    if let Some(before) = before {
+        input.write(before).await?;
+    }
+    for chunk in script.bytes.chunks(CHUNK) {
+        if !input.write(Bytes::copy_from_slice(chunk)).await? {
+            return Ok(());
+        }
+    }
+    drop(script);
+    if let Some(Data { source, progress }) = data {
+        let mut sent = 0;
+        loop {
+            let mut buffer = bytes::BytesMut::with_capacity(CHUNK);
+            let read = source.read_buf(&mut buffer).await.map_err(FeedError::Source)?;
+            if read == 0 || !input.write(buffer.freeze()).await? {
+                break;
+            }
+            sent += read as u64;
+            progress(sent);
+        }
+    }
+    Ok(input.end().await?)
+}

@@ -1,0 +1,189 @@
+//! What is sent: one constant command line, and on stdin the script it evaluates.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::{Segment, Step, quote};
+
+const PRELUDE: &str = include_str!("prelude.sh");
+
+/// Stands on the command line of every exec, so that nothing else has to.
+///
+/// It skips stdin up to the magic line (a password that sudo did not ask for would stand there), then
+/// evaluates the line behind it. It is one line without backslashes, single quotes or exclamation
+/// marks, so that any login shell hands it on unharmed.
+const BOOTSTRAP: &str = concat!(
+    r##"LC_ALL=C; export LC_ALL; while read -r _line; do case $_line in "#etcdrun "*) "##,
+    r#"_nonce=${_line#* }; read -r _line; eval "$_line"; exit;; esac; done; exit 98"#
+);
+
+/// The exit code of a bootstrap that never saw its magic line.
+pub(super) const NO_SCRIPT: u32 = 98;
+
+/// What no output of a command contains by accident.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Nonce(String);
+
+impl Nonce {
+    pub(super) fn random() -> Self {
+        Self(format!("ETCDRUN-{:032x}", rand::random::<u128>()))
+    }
+
+    /// A nonce that a host has kept for us.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("ETCDRUN-")?;
+        let valid = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        valid.then(|| Self(text.to_owned()))
+    }
+
+    #[cfg(test)]
+    pub(super) fn fixed() -> Self {
+        Self(format!("ETCDRUN-{:032x}", 0xfeed_u128))
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// As whom the bootstrap runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Become<'a> {
+    Nobody,
+    /// By sudo, which must not ask for a password.
+    Silently(&'a str),
+    /// By sudo, which reads the password from the first line of stdin.
+    WithPassword(&'a str),
+}
+
+/// The command line of an exec. Only the name of a user ever varies in it.
+///
+/// `-k` makes sudo look away from credentials it may have cached, so that it asks always or never.
+pub(super) fn command_line(as_whom: Become<'_>) -> String {
+    match as_whom {
+        Become::Nobody => format!("exec sh -c '{BOOTSTRAP}'"),
+        Become::Silently(user) => format!("exec sudo -k -n -H -u {} sh -c '{BOOTSTRAP}'", quoted(user)),
+        Become::WithPassword(user) => {
+            format!("exec sudo -k -S -p \"\" -H -u {} sh -c '{BOOTSTRAP}'", quoted(user))
+        }
+    }
+}
+
+/// The arguments of a shell that runs the bootstrap right here.
+pub(super) fn local_arguments() -> [&'static str; 2] {
+    ["-c", BOOTSTRAP]
+}
+
+pub(super) fn quoted(text: &str) -> String {
+    String::from_utf8_lossy(&quote(text.as_bytes())).into_owned()
+}
+
+/// Why a segment cannot be sent.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum ScriptError {
+    #[error("`{0}` contains a NUL byte, which a shell cannot hold")]
+    Nul(String),
+    #[error("`{0}` is not a name for an environment variable")]
+    Name(String),
+}
+
+/// A script together with how stdin goes on behind it.
+pub(super) struct Script {
+    /// Holds what the payloads hold, secrets too.
+    pub(super) bytes: Zeroizing<Vec<u8>>,
+}
+
+impl Script {
+    /// For steps that read nothing: the script goes up to the end of stdin.
+    pub(super) fn of(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
+        let body = body(segment, "exec </dev/null\n")?;
+        Ok(Self::framed(nonce, "eval \"$(cat)\"", &body))
+    }
+
+    /// For a step that reads a stream: data follows the script on stdin.
+    pub(super) fn before_data(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
+        let body = body(segment, "")?;
+        // A byte at a time, because whatever dd read beyond the script would be lost to the step.
+        let reader = format!("eval \"$(dd bs=1 count={} 2>/dev/null)\"", body.len());
+        Ok(Self::framed(nonce, &reader, &body))
+    }
+
+    /// For a shell that reads it from a file, long after we are gone.
+    pub(super) fn alone(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
+        let head = format!("LC_ALL=C\nexport LC_ALL\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
+        Ok(Self { bytes: body(segment, &head)? })
+    }
+
+    fn framed(nonce: &Nonce, reader: &str, body: &[u8]) -> Self {
+        let head = format!("#etcdrun {nonce}\n{reader}\n");
+        let mut bytes = Zeroizing::new(Vec::with_capacity(head.len() + body.len()));
+        bytes.extend_from_slice(head.as_bytes());
+        bytes.extend_from_slice(body);
+        Self { bytes }
+    }
+}
+
+fn body(segment: &Segment, head: &str) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
+    // Room for all of it at once: a vector that grows leaves copies of secrets behind.
+    let size: usize = segment.steps.iter().map(size_at_most).sum();
+    let mut script = Zeroizing::new(Vec::with_capacity(head.len() + PRELUDE.len() + size + 4));
+    // The braces make it all or nothing: a script that a lost connection cuts short does not parse.
+    script.extend_from_slice(b"{\n");
+    script.extend_from_slice(head.as_bytes());
+    script.extend_from_slice(PRELUDE.as_bytes());
+    for (number, step) in segment.steps.iter().enumerate() {
+        add_step(&mut script, number, step)?;
+    }
+    script.extend_from_slice(b"}\n");
+    Ok(script)
+}
+
+fn size_at_most(step: &Step) -> usize {
+    let quotable = |bytes: &[u8]| bytes.len() + 3 * bytes.iter().filter(|&&byte| byte == b'\'').count() + 16;
+    let values = step.payload.values.iter().map(|(name, value)| name.len() + quotable(value));
+    let args = step.payload.args.iter().map(|arg| quotable(arg));
+    let environment = step.environment.iter().map(|(name, value)| name.len() + quotable(value.as_bytes()));
+    step.payload.body.len() + values.chain(args).chain(environment).sum::<usize>() + 200
+}
+
+fn add_step(script: &mut Vec<u8>, number: usize, step: &Step) -> Result<(), ScriptError> {
+    script.extend_from_slice(format!("_begin {number}\n(\n").as_bytes());
+    for (name, on) in [("CHECK", step.check_mode), ("DIFF", step.diff)] {
+        script.extend_from_slice(format!("{name}={}\n", if on { "1" } else { "''" }).as_bytes());
+    }
+    for (name, value) in step.environment.iter() {
+        is_identifier(name).then_some(()).ok_or_else(|| ScriptError::Name(name.clone()))?;
+        add_value(script, &format!("export {name}="), name, value.as_bytes())?;
+        script.push(b'\n');
+    }
+    for (name, value) in &step.payload.values {
+        add_value(script, &format!("arg_{name}="), name, value)?;
+        script.push(b'\n');
+    }
+    script.extend_from_slice(b"set --");
+    for (position, value) in step.payload.args.iter().enumerate() {
+        add_value(script, " ", &format!("argument {}", position + 1), value)?;
+    }
+    script.extend_from_slice(b"\nset -u\n");
+    script.extend_from_slice(step.payload.body.as_bytes());
+    script.extend_from_slice(format!("\n)\n_end {number} $?\n").as_bytes());
+    Ok(())
+}
+
+fn add_value(script: &mut Vec<u8>, before: &str, name: &str, value: &[u8]) -> Result<(), ScriptError> {
+    if value.contains(&0) {
+        return Err(ScriptError::Nul(name.to_owned()));
+    }
+    script.extend_from_slice(before.as_bytes());
+    script.extend_from_slice(&Zeroizing::new(quote(value)));
+    Ok(())
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut characters = name.chars();
+    let first = characters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    first && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
