@@ -6,6 +6,7 @@ use std::{path::Path, sync::Arc};
 use super::{
     collect::{BUILTIN_GROUPS, Collector, canonical},
     draft::DraftKind,
+    entry::{Port, WrongScalar},
     settings::{Settings, folder, resolve},
 };
 use crate::{
@@ -130,9 +131,10 @@ fn set(settings: &mut Settings, name: &str, node: &Node, folder: &Path) -> Resul
         "ansible_become_user" => settings.become_user = Some(text(name, node)?),
         "ansible_become" => settings.r#become = Some(boolean(name, node)?),
         "ansible_port" | "ansible_ssh_port" => {
-            let port = text(name, node)?;
-            let port = port.parse().ok().filter(|port| *port > 0);
-            settings.port = Some(port.ok_or_else(|| Diagnostic::error(node.span, format!("`{name}` is not a port")))?);
+            let port: Port = text(name, node)?
+                .parse()
+                .map_err(|wrong: WrongScalar| Diagnostic::error(node.span, wrong.to_string()))?;
+            settings.port = Some(port.0);
         }
         "ansible_ssh_private_key_file" | "ansible_private_key_file" => {
             settings.identity_files = Some(vec![resolve(folder, &text(name, node)?)]);

@@ -22,6 +22,8 @@ pub(super) const BUILTIN_GROUPS: [&str; 4] = ["all", "ungrouped", "hypervisors",
 
 pub(super) struct Collector<'d> {
     pub(super) draft: Draft,
+    /// More hosts were named than there can be; what follows from that would only be noise.
+    pub(super) overfull: bool,
     pub(super) diagnostics: &'d mut Diagnostics,
 }
 
@@ -42,7 +44,7 @@ impl Collector<'_> {
             Kind::Map(map) => map,
             Kind::Null => return,
             _ => {
-                let help = "an INI inventory must become YAML first: ansible-inventory -i FILE --list --yaml";
+                let help = format!("its keys are {}", SECTIONS.join(", "));
                 let message = format!("an inventory is a mapping, this is {}", node.describe());
                 self.diagnostics.push(Diagnostic::error(span, message).help(help));
                 return;
@@ -162,6 +164,7 @@ impl Collector<'_> {
         if self.draft.hosts.len() < MAX_HOSTS {
             return true;
         }
+        self.overfull = true;
         self.diagnostics.error(span, format!("the inventory has more than {MAX_HOSTS} hosts"));
         false
     }

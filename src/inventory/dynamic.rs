@@ -68,7 +68,7 @@ impl Program<'_> {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|error| self.problem(format!("cannot be run: {error}"), ""))?;
+            .map_err(|error| self.not_started(&error))?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let (sender, parts) = mpsc::channel();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -84,6 +84,13 @@ impl Program<'_> {
         }
         let output = end.map_err(|stop| self.stopped(stop, arguments))?;
         self.accept(output, arguments)
+    }
+
+    fn not_started(&self, error: &io::Error) -> Diagnostic {
+        let problem = self.problem(format!("cannot be run: {error}"), "");
+        // The file itself was just looked at, so what is missing is the program that its `#!` line names.
+        let missing = error.kind() == io::ErrorKind::NotFound;
+        problem.maybe_help(missing.then(|| "is the interpreter in its first line installed?".to_owned()))
     }
 
     fn gather(&self, parts: &mpsc::Receiver<Part>) -> Result<Output, Stop> {
@@ -177,4 +184,40 @@ fn host_names(groups: &ValueMap) -> indexmap::IndexSet<String> {
         _ => None,
     });
     hosts.flatten().filter_map(Value::as_str).take(MAX_HOSTS).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use rustix::process::test_kill_process;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, pids) = (folder.path().join("hangs"), folder.path().join("pids"));
+        let script = format!("#!/bin/sh\nsleep 600 &\necho $$ $! > {}\nexec >&-\nwait\n", pids.display());
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program { path: &path, deadline: Instant::now() + Duration::from_secs(2) };
+
+        let problem = program.ask(&["--list"]).unwrap_err();
+        assert!(problem.message.contains("took longer"), "{}", problem.message);
+        for pid in fs::read_to_string(&pids).unwrap().split_whitespace() {
+            let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while is_running(pid) {
+                assert!(Instant::now() < deadline, "{pid:?} still runs");
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// A process that ended but was not waited for yet runs no more.
+    fn is_running(pid: Pid) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        test_kill_process(pid).is_ok() && !stat.contains(") Z ")
+    }
 }

@@ -1,6 +1,6 @@
 //! The typed shape of what an inventory file may say. The JSON Schema comes from the same types.
 
-use std::{fmt, marker::PhantomData, net::IpAddr, num::NonZeroU16, str::FromStr};
+use std::{fmt, marker::PhantomData, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -18,7 +18,7 @@ pub(super) struct SshEntry {
     /// The user to log in as.
     pub(super) user: Option<String>,
     /// The port of sshd.
-    pub(super) port: Option<NonZeroU16>,
+    pub(super) port: Option<Port>,
     /// Private keys to offer; relative to this file, `~/` is the home directory.
     pub(super) identity_file: Option<OneOrMany>,
     /// Offer only the keys named here, none of the agent's others.
@@ -51,7 +51,7 @@ pub(super) struct HostEntry {
     pub(super) zone: Option<String>,
     pub(super) ssh: SshEntry,
     /// Short for `ssh: {port: ...}`.
-    pub(super) port: Option<NonZeroU16>,
+    pub(super) port: Option<Port>,
     /// Short for `ssh: {user: ...}`.
     pub(super) user: Option<String>,
     pub(super) vars: FreeMap,
@@ -73,7 +73,7 @@ pub(super) struct MemberEntry {
     pub(super) zone: Option<String>,
     pub(super) ssh: SshEntry,
     /// Short for `ssh: {port: ...}`.
-    pub(super) port: Option<NonZeroU16>,
+    pub(super) port: Option<Port>,
     /// Short for `ssh: {user: ...}`.
     pub(super) user: Option<String>,
     /// Which way to connect.
@@ -117,8 +117,10 @@ pub(super) struct ClusterEntry {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct GroupEntry {
     /// Names, ranges and globs of hosts; or a mapping that also describes them.
+    #[schemars(with = "ListOrMap<HostEntry>")]
     pub(super) hosts: Free,
     /// Names of groups or clusters; or a mapping that also describes them.
+    #[schemars(with = "ListOrMap<GroupEntry>")]
     pub(super) children: Free,
     pub(super) vars: FreeMap,
     pub(super) ssh: SshEntry,
@@ -203,6 +205,25 @@ impl JsonSchema for OneOrMany {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+    }
+}
+
+/// In the schema: names, or a mapping from names to entries.
+pub(super) struct ListOrMap<T>(PhantomData<T>);
+
+impl<T: JsonSchema> JsonSchema for ListOrMap<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ListOrMap".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let names = generator.subschema_for::<OneOrMany>();
+        let entry = generator.subschema_for::<Option<T>>();
+        json_schema!({"anyOf": [names, {"type": "object", "additionalProperties": entry}]})
     }
 }
 
@@ -291,6 +312,35 @@ impl FromStr for Mac {
     }
 }
 
+/// A TCP port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Port(pub(super) u16);
+
+impl FromStr for Port {
+    type Err = WrongScalar;
+
+    fn from_str(text: &str) -> Result<Self, WrongScalar> {
+        let port = text.parse().ok().filter(|port| *port > 0);
+        port.map(Self).ok_or_else(|| WrongScalar(format!("`{text}` is not a port; ports are 1 to 65535")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Port {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Parsed::deserialize(deserializer).map(|parsed| parsed.0)
+    }
+}
+
+impl JsonSchema for Port {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Port".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": 65535})
+    }
+}
+
 /// A host name or an IP address to connect to.
 pub(super) type Address = Parsed<AddressText>;
 
@@ -303,6 +353,11 @@ impl FromStr for AddressText {
     fn from_str(text: &str) -> Result<Self, WrongScalar> {
         if text.parse::<IpAddr>().is_ok() {
             return Ok(Self(text.to_owned()));
+        }
+        if text.contains("{{") {
+            return Err(WrongScalar(
+                "an address cannot be a template: it is needed before anything is rendered".into(),
+            ));
         }
         let four_numbers = text.split('.').count() == 4 && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let name = !text.is_empty()

@@ -13,7 +13,10 @@ use super::{
     draft::check_vars,
     dynamic,
 };
-use crate::source::{Diagnostic, Diagnostics, Node, Sources, did_you_mean, parse};
+use crate::{
+    model::{FileId, Span},
+    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, Sources, did_you_mean, parse},
+};
 
 /// What was read, in the order it merges.
 #[derive(Default)]
@@ -67,6 +70,9 @@ impl Reader<'_> {
         if path.is_dir() {
             return self.directory(path);
         }
+        if let Some(list) = path.to_str().filter(|text| text.contains(',') && !path.exists()) {
+            return self.host_list(list);
+        }
         self.file(path);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         self.vars_beside(folder.unwrap_or(Path::new(".")));
@@ -109,11 +115,32 @@ impl Reader<'_> {
                 (Err(problem.help(format!("chmod +x {}", path.display()))), Format::Dynamic)
             }
         };
-        let node = file.map(|file| parse(self.sources, file, self.diagnostics));
+        let node = file.and_then(|file| {
+            refuse_ini(self.sources, file)?;
+            Ok(parse(self.sources, file, self.diagnostics))
+        });
         match node {
             Ok(node) => self.files.documents.extend(node.map(|node| Document { node, format })),
             Err(problem) => self.diagnostics.push(problem),
         }
+    }
+
+    /// `-i web1,web2` names hosts instead of a file, as in Ansible.
+    fn host_list(&mut self, text: &str) {
+        let file = self.sources.add("-i", text);
+        let mut start = 0;
+        let mut hosts = Map::default();
+        for name in text.split(',') {
+            let span = Span::new(file, start, start + name.len());
+            start += name.len() + 1;
+            let name = name.trim();
+            if !name.is_empty() && hosts.get(name).is_none() {
+                hosts.push(Key { name: name.into(), span }, Node::new(span, Kind::Null));
+            }
+        }
+        let span = Span::new(file, 0, text.len());
+        let sections = Map::new(vec![(Key { name: "hosts".into(), span }, Node::new(span, Kind::Map(hosts)))]);
+        self.files.documents.push(Document { node: Node::new(span, Kind::Map(sections)), format: Format::Yaml });
     }
 
     fn vars_beside(&mut self, folder: &Path) {
@@ -185,6 +212,28 @@ impl Collector<'_> {
         let problem = Diagnostic::warning(span, format!("variables for `{name}`, but there is no such {what}"));
         self.diagnostics.push(problem.maybe_help(near.map(|near| format!("did you mean `{near}`?"))));
     }
+}
+
+/// INI would only be reported as broken YAML, which helps nobody.
+fn refuse_ini(sources: &Sources, file: FileId) -> Result<(), Diagnostic> {
+    let text = sources.text(file);
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let code = line.trim();
+        let header = code.strip_prefix('[').and_then(|code| code.strip_suffix(']'));
+        if header.is_some_and(|name| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
+        }) {
+            let span = Span::new(file, start, start + line.trim_end().len());
+            return Err(Diagnostic::error(span, "this looks like an INI inventory, and only YAML is read")
+                .help("convert it: ansible-inventory -i FILE --list --yaml"));
+        }
+        if !code.is_empty() && !code.starts_with(['#', ';']) && !code.contains('=') {
+            break;
+        }
+        start += line.len();
+    }
+    Ok(())
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {

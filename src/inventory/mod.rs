@@ -17,9 +17,12 @@ mod dynamic;
 mod entry;
 mod files;
 mod hierarchy;
+mod interfaces;
 mod pattern;
 mod range;
+pub mod render;
 mod resolve;
+mod schema;
 mod settings;
 mod types;
 
@@ -27,6 +30,7 @@ use std::path::PathBuf;
 
 pub use draft::RESERVED_VARS;
 pub use pattern::Pattern;
+pub use schema::schema;
 pub use types::{Cluster, Group, GroupKind, Host, HostId, HostKind, Inventory};
 
 use crate::source::{Diagnostics, Sources};
@@ -35,7 +39,7 @@ use crate::source::{Diagnostics, Sources};
 /// whoever wants to act on it looks at the diagnostics first.
 pub fn load(paths: &[PathBuf], sources: &mut Sources, diagnostics: &mut Diagnostics) -> Inventory {
     let files = files::read(paths, sources, diagnostics);
-    let mut collector = collect::Collector { draft: draft::Draft::default(), diagnostics };
+    let mut collector = collect::Collector { draft: draft::Draft::default(), overfull: false, diagnostics };
     for document in files.documents {
         match document.format {
             files::Format::Yaml => collector.document(document.node),
@@ -43,6 +47,8 @@ pub fn load(paths: &[PathBuf], sources: &mut Sources, diagnostics: &mut Diagnost
         }
     }
     files.vars.into_iter().for_each(|file| collector.vars_file(file));
-    let draft = collector.draft;
-    resolve::resolve(draft, sources, diagnostics)
+    if collector.overfull {
+        return Inventory::default();
+    }
+    resolve::resolve(collector.draft, sources, diagnostics)
 }

@@ -8,9 +8,9 @@ use super::{
     ansible, builtin,
     collect::{BUILTIN_GROUPS, canonical},
     draft::{ClusterDraft, Draft, DraftKind, GroupDraft, HostDraft, to_map},
-    entry::{HostEntry, MemberEntry, SshEntry, SshVia},
+    entry::{HostEntry, Interface, MemberEntry, SshEntry, SshVia},
     hierarchy::{self, Level, Levels},
-    pattern,
+    interfaces, pattern,
     settings::{Settings, folder},
     types::{Cluster, Group, GroupKind, Host, HostId, HostKind, Inventory},
 };
@@ -28,6 +28,7 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     let tiers = resolver.tiers(&mut draft, &levels);
     let mut hosts = resolver.hosts(draft.hosts, &levels, &tiers);
     resolver.reach_members(&mut hosts);
+    interfaces::check(hosts.iter().map(|pending| (&pending.host, &*pending.interfaces)), resolver.diagnostics);
     let groups = groups(&levels, &tiers, &hosts, &draft.clusters);
     let clusters = clusters(draft.clusters, &groups);
     let by_name = resolver.by_name;
@@ -60,6 +61,7 @@ struct Pending {
     host: Host,
     hypervisor: Option<Spanned<String>>,
     ssh_via: Option<SshVia>,
+    interfaces: Vec<Interface>,
 }
 
 impl Resolver<'_> {
@@ -292,7 +294,7 @@ impl Resolver<'_> {
             || entry.interfaces.iter().find_map(|interface| interface.ip.as_ref()).map(|ip| ip.0.0.addr().to_string());
         settings.overlay(&Settings {
             address: address.or_else(first_ip),
-            port: entry.port.map(Into::into),
+            port: entry.port.map(|port| port.0),
             user: entry.user,
             ..Settings::default()
         });
@@ -324,7 +326,7 @@ impl Resolver<'_> {
                 .map(|name| GroupName::new(name.clone()))
                 .collect(),
         };
-        Pending { host, hypervisor, ssh_via: entry.ssh_via.or(cluster_via) }
+        Pending { host, hypervisor, ssh_via: entry.ssh_via.or(cluster_via), interfaces: entry.interfaces }
     }
 
     /// The entry in the wider of the two shapes.
@@ -345,7 +347,10 @@ impl Resolver<'_> {
     /// Ties members to their hypervisors.
     fn reach_members(&mut self, hosts: &mut [Pending]) {
         for index in 0..hosts.len() {
-            let Some(wanted) = hosts[index].hypervisor.take() else { continue };
+            let Some(wanted) = hosts[index].hypervisor.take() else {
+                self.check_way(&hosts[index]);
+                continue;
+            };
             let Some((name, zone)) = self.hypervisor(&wanted, hosts) else { continue };
             let Pending { host, ssh_via, .. } = &mut hosts[index];
             host.zone = host.zone.take().or(zone);
@@ -356,6 +361,15 @@ impl Resolver<'_> {
             if let HostKind::Member { hypervisor, .. } = &mut host.kind {
                 *hypervisor = Some(name);
             }
+        }
+    }
+
+    fn check_way(&mut self, pending: &Pending) {
+        if pending.ssh_via == Some(SshVia::Hypervisor) {
+            let Host { name, span, .. } = &pending.host;
+            let problem =
+                Diagnostic::error(*span, format!("`{name}` is to be reached through its hypervisor, but has none"));
+            self.diagnostics.push(problem.help("add `hypervisor: NAME`, or `ssh_via: direct`"));
         }
     }
 

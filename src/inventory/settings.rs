@@ -34,7 +34,7 @@ impl Settings {
         };
         Self {
             address: None,
-            port: entry.port.map(Into::into),
+            port: entry.port.map(|port| port.0),
             user: entry.user,
             identity_files: files("identity_file", entry.identity_file),
             identities_only: entry.identities_only,

@@ -1,0 +1,56 @@
+//! What the interfaces of members must agree on.
+
+use std::collections::HashMap;
+
+use super::{
+    entry::Interface,
+    types::{Host, HostKind},
+};
+use crate::{
+    model::{ClusterName, Span},
+    source::{Diagnostic, Diagnostics, Node},
+};
+
+pub(super) fn check<'h>(members: impl Iterator<Item = (&'h Host, &'h [Interface])>, diagnostics: &mut Diagnostics) {
+    // Networks of different clusters may be apart, so only within a cluster must an address be unique.
+    let mut taken: HashMap<(&ClusterName, String), Span> = HashMap::new();
+    for (host, interfaces) in members {
+        let HostKind::Member { cluster, .. } = &host.kind else { continue };
+        let nodes = host.sections.get("interfaces").and_then(Node::as_seq).unwrap_or_default();
+        for (interface, node) in interfaces.iter().zip(nodes) {
+            check_one(interface, node, diagnostics);
+            let ip = interface.ip.as_ref().map(|ip| ("address", "ip", ip.0.0.addr().to_string()));
+            let mac = interface.mac.as_ref().map(|mac| ("MAC address", "mac", mac.0.0.clone()));
+            for (what, field, value) in ip.into_iter().chain(mac) {
+                let span = place(node, field);
+                if let Some(first) = taken.insert((cluster, value.clone()), span) {
+                    let message = format!("two members of `{cluster}` have the {what} {value}");
+                    let problem = Diagnostic::error(span, message);
+                    diagnostics.push(match first == span {
+                        true => problem.help("in a range, write {n} or {n+10} where they differ"),
+                        false => problem.related(first, "the first is here"),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn check_one(interface: &Interface, node: &Node, diagnostics: &mut Diagnostics) {
+    let attachments = [&interface.network, &interface.bridge, &interface.macvtap];
+    if attachments.into_iter().flatten().count() != 1 {
+        let message = "an interface is attached to one thing: `network`, `bridge` or `macvtap`";
+        diagnostics.error(node.span, message);
+    }
+    let (Some(ip), Some(gateway)) = (&interface.ip, &interface.gateway) else { return };
+    let (ip, gateway) = (ip.0.0, gateway.0.0);
+    // A single address has no neighbours; its gateway is reached by a route of its own.
+    if ip.prefix_len() != ip.max_prefix_len() && !ip.contains(&gateway) {
+        let message = format!("the gateway {gateway} is not in the network {}", ip.trunc());
+        diagnostics.error(place(node, "gateway"), message);
+    }
+}
+
+fn place(node: &Node, field: &str) -> Span {
+    node.as_map().and_then(|map| map.get(field)).map_or(node.span, |node| node.span)
+}
