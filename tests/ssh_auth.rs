@@ -175,6 +175,25 @@ async fn identities_only_keeps_other_agent_keys_away() {
 }
 
 #[tokio::test]
+async fn a_public_key_file_picks_a_key_of_the_agent() {
+    let sshd = Sshd::start();
+    let (_agent, options) = agent(&sshd, &[&sshd.key()]);
+    connect(options, &endpoint_with(&sshd, &sshd.path("client.pub"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_has_had_enough_keys_says_so() {
+    let sshd = Sshd::builder().config("MaxAuthTries 1").start();
+    let stranger = sshd.path("stranger");
+    make_key(&stranger, "ed25519", "");
+    let mut endpoint = endpoint_with(&sshd, &stranger);
+    endpoint.identity_files.push(sshd.key());
+    let error = connect(options(&sshd.path("")), &endpoint).await.unwrap_err();
+    assert!(error.to_string().contains("no more attempts: Too many authentication failures"), "{error}");
+    assert!(error.hint().unwrap().contains("identities_only") && !error.is_unreachable());
+}
+
+#[tokio::test]
 async fn a_user_certificate_beside_the_key_or_named_by_itself() {
     for named in [false, true] {
         let builder = Sshd::builder();

@@ -112,3 +112,22 @@ async fn dropping_a_command_frees_its_session() {
     }
     assert!(run(&connection, "true").await.success());
 }
+
+#[tokio::test]
+async fn output_that_came_during_a_write_survives_a_split() {
+    let sshd = Sshd::start();
+    let connection = connect(&sshd).await;
+    let mut exec = connection.exec("cat").await.unwrap();
+    // More than sshd takes without giving any of it back.
+    let body = vec![b'x'; 8 << 20];
+    exec.write(body.clone()).await.unwrap();
+    let (mut writer, mut reader) = exec.split();
+    writer.eof().await.unwrap();
+    let mut echoed = 0;
+    while let Some(event) = reader.next().await.unwrap() {
+        if let ExecEvent::Stdout(bytes) = event {
+            echoed += bytes.len();
+        }
+    }
+    assert_eq!(echoed, body.len());
+}

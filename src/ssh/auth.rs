@@ -11,6 +11,7 @@ use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 use russh::{MethodKind, MethodSet};
 
+use super::error::NO_MORE_ATTEMPTS;
 use super::identity::{self, AgentSigner, FileSigner, KeyFile, KeyRing, SignError};
 use super::session::{Client, Life};
 use super::{Resolved, SshError};
@@ -362,7 +363,7 @@ impl Talk<'_> {
         let unusable = candidates.problems.iter().map(|p| format!("({p})"));
         let methods: Vec<&str> = self.allowed.iter().map(<&str>::from).collect();
         let allowed = match (self.life.ended_by_server(), methods.is_empty()) {
-            (Some(words), _) => format!("no more attempts: {words}"),
+            (Some(words), _) => format!("{NO_MORE_ATTEMPTS}: {words}"),
             (None, true) => "no method at all".to_owned(),
             (None, false) => methods.join(", "),
         };

@@ -261,6 +261,8 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A TCP stream that runs through a host. Dropping it closes it.
+///
+/// It must be read: what nobody reads holds up everything else on the connection.
 pub struct TcpTunnel {
     stream: Box<dyn Stream>,
     _connection: Connection,

@@ -239,7 +239,7 @@ impl Common {
             }
         }
         // Every session of every connection is taken by a relay: one more connection, then.
-        let connection = self.clone().connect(last_hop(chain)).await;
+        let connection = self.clone().connect(last_hop(chain)?).await;
         let connection = connection.map_err(|error| via(chain, Arc::new(error)))?;
         relays.push(connection.clone());
         let exec = connection.exec(&command).await?;
@@ -266,8 +266,9 @@ impl Common {
             match current.as_ref().filter(|attempt| is_usable(attempt)) {
                 Some(attempt) => attempt.clone(),
                 None => {
-                    let connecting = self.clone().connect(last_hop(chain));
-                    let attempt = connecting.map(|outcome| outcome.map_err(Arc::new)).boxed().shared();
+                    // In a task of its own: it must not stop half-way when those who wait give up.
+                    let connecting = tokio::spawn(self.clone().connect(last_hop(chain)?));
+                    let attempt = connecting.map(joined).boxed().shared();
                     *current = Some(attempt.clone());
                     attempt
                 }
@@ -275,6 +276,13 @@ impl Common {
         };
         attempt.await.map_err(|error| via(chain, error))
     }
+}
+
+fn joined(outcome: Result<Result<Connection, SshError>, tokio::task::JoinError>) -> Result<Connection, Arc<SshError>> {
+    let outcome = outcome.unwrap_or_else(|error| {
+        Err(SshError::Connect { to: "the jump host".to_owned(), reason: format!("the attempt was aborted: {error}") })
+    });
+    outcome.map_err(Arc::new)
 }
 
 /// An attempt under way, or a connection that still stands. A failure is not kept: whoever comes
@@ -288,16 +296,15 @@ fn is_usable(attempt: &Attempt) -> bool {
 }
 
 /// The last hop of a chain, to be reached through those before it.
-fn last_hop(chain: &[Resolved]) -> Resolved {
-    let (last, before) = match chain {
-        [before @ .., last] => (last, before),
-        [] => unreachable!("a jump chain has at least one hop"),
+fn last_hop(chain: &[Resolved]) -> Result<Resolved, SshError> {
+    let Some((last, before)) = chain.split_last() else {
+        return Err(SshError::BadEndpoint { host: String::new(), problem: "its jump chain is empty".to_owned() });
     };
     let mut last = last.clone();
     if !before.is_empty() {
         last.proxy = Proxy::Jump(before.to_vec());
     }
-    last
+    Ok(last)
 }
 
 fn via(chain: &[Resolved], source: Arc<SshError>) -> SshError {

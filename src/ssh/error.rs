@@ -69,6 +69,20 @@ fn list(tried: &[String]) -> String {
     }
 }
 
+/// How the server's word for too many refused keys begins, once we have put it into our own.
+pub(super) const NO_MORE_ATTEMPTS: &str = "no more attempts";
+
+fn auth_hint(to: &str, user: &str, tried: &[String], allowed: &str) -> String {
+    if tried.is_empty() {
+        return format!("load a key into ssh-agent, or set `identity_file` for {to} in the inventory");
+    }
+    if allowed.starts_with(NO_MORE_ATTEMPTS) {
+        return "name the right key with `identity_file`, and set `identities_only` to keep the agent's others away"
+            .to_owned();
+    }
+    format!("is one of these keys in ~{user}/.ssh/authorized_keys on {to}?")
+}
+
 impl SshError {
     pub(super) fn read(path: &Path, source: &std::io::Error) -> Self {
         SshError::Read { path: path.to_owned(), reason: source.to_string() }
@@ -96,12 +110,7 @@ impl SshError {
         match self {
             SshError::HostKey(error) => Some(error.hint()),
             SshError::Jump { source, .. } => source.hint(),
-            SshError::Auth { to, user, tried, .. } => Some(match tried.is_empty() {
-                true => format!("load a key into ssh-agent, or set `identity_file` for {to} in the inventory"),
-                false => format!(
-                    "is one of these keys in ~{user}/.ssh/authorized_keys on {to}? `ssh -v {user}@{to}` shows the same exchange"
-                ),
-            }),
+            SshError::Auth { to, user, tried, allowed } => Some(auth_hint(to, user, tried, allowed)),
             SshError::Timeout { .. } | SshError::Connect { .. } => {
                 Some("is the host up, and are its address and port right?".to_owned())
             }

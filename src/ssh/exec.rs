@@ -57,8 +57,6 @@ pub enum Signal {
 pub struct Exec {
     reader: ExecReader,
     writer: ExecWriter,
-    /// Events that came while input was being written.
-    waiting: VecDeque<ExecEvent>,
 }
 
 /// The output side of a command.
@@ -72,7 +70,11 @@ pub struct ExecReader {
     output_ended: bool,
     exited: Option<Instant>,
     last_output: Instant,
+    /// Events that came while input was being written.
+    waiting: VecDeque<ExecEvent>,
     finished: bool,
+    /// The channel ended without an outcome; why is told with the next call.
+    cut_off: bool,
 }
 
 /// What a session holds until it is closed on both ends.
@@ -136,9 +138,11 @@ impl Exec {
             output_ended: false,
             exited: None,
             last_output: Instant::now(),
+            waiting: VecDeque::new(),
             finished: false,
+            cut_off: false,
         };
-        Exec { reader, writer, waiting: VecDeque::new() }
+        Exec { reader, writer }
     }
 
     pub(super) async fn request(&self, command: &str) -> Result<(), SshError> {
@@ -155,7 +159,7 @@ impl Exec {
             tokio::select! {
                 biased;
                 written = &mut writing => return written,
-                event = self.reader.next() => self.waiting.extend(event?),
+                event = self.reader.read() => self.reader.waiting.extend(event?),
             }
         }
     }
@@ -165,16 +169,12 @@ impl Exec {
         self.writer.eof().await
     }
 
-    /// The next thing that happens; `None` after the command has ended.
+    /// The next thing that happens; `None` after the command has ended. Safe to cancel.
     pub async fn next(&mut self) -> Result<Option<ExecEvent>, SshError> {
-        match self.waiting.pop_front() {
-            Some(event) => Ok(Some(event)),
-            None => self.reader.next().await,
-        }
+        self.reader.next().await
     }
 
-    /// Both sides on their own, so that one task can write while another reads. Events kept by
-    /// [`Exec::write`] are lost, so split before writing.
+    /// Both sides on their own, so that one task can write while another reads.
     pub fn split(self) -> (ExecWriter, ExecReader) {
         (self.writer, self.reader)
     }
@@ -185,9 +185,7 @@ impl Exec {
 
     /// Closes the session without waiting for the command.
     pub async fn close(self) {
-        let Exec { reader, writer, .. } = self;
-        drop(writer);
-        reader.close().await;
+        self.reader.close().await;
     }
 
     /// Feeds `input`, then waits for the end and keeps everything the command says.
@@ -195,13 +193,9 @@ impl Exec {
         let input = input.into();
         let (mut writer, mut reader) = self.split();
         let feed = async move {
-            if !input.is_empty() {
-                match writer.write(input).await {
-                    Ok(()) | Err(SshError::StdinClosed { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            writer.eof().await
+            // If that fails, the reader knows better why: the command may well have ended before.
+            let fed = writer.write(input).await;
+            fed.is_ok() && writer.eof().await.is_ok()
         };
         let read = async move {
             let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -216,8 +210,8 @@ impl Exec {
             }
             Ok(Output { stdout, stderr, outcome })
         };
-        let ((), output) = tokio::try_join!(feed, read)?;
-        Ok(output)
+        let (_fed, output) = tokio::join!(feed, read);
+        output
     }
 }
 
@@ -274,6 +268,13 @@ impl Drop for ExecWriter {
 impl ExecReader {
     /// The next thing that happens; `None` after the command has ended. Safe to cancel.
     pub async fn next(&mut self) -> Result<Option<ExecEvent>, SshError> {
+        match self.waiting.pop_front() {
+            Some(event) => Ok(Some(event)),
+            None => self.read().await,
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<ExecEvent>, SshError> {
         while let Some(session) = self.session.as_mut().filter(|_| !self.finished) {
             let message = tokio::select! {
                 biased;
@@ -282,14 +283,17 @@ impl ExecReader {
                     return Ok(self.finish());
                 }
             };
-            if let Some(event) = self.receive(message).await? {
+            if let Some(event) = self.receive(message)? {
                 return Ok(Some(event));
             }
         }
-        Ok(None)
+        match self.cut_off {
+            true => Err(self.why_cut_off().await),
+            false => Ok(None),
+        }
     }
 
-    async fn receive(&mut self, message: Option<ChannelMsg>) -> Result<Option<ExecEvent>, SshError> {
+    fn receive(&mut self, message: Option<ChannelMsg>) -> Result<Option<ExecEvent>, SshError> {
         match message {
             Some(ChannelMsg::Data { data }) => {
                 self.last_output = Instant::now();
@@ -307,13 +311,18 @@ impl ExecReader {
             }
             Some(ChannelMsg::Eof) => self.output_ended = true,
             Some(ChannelMsg::Failure) => {
-                self.finished = true;
+                self.finish();
                 return Err(SshError::ExecRefused {
                     to: self.connection.label().to_owned(),
                     reason: "it denied the request".to_owned(),
                 });
             }
-            Some(ChannelMsg::Close) | None => return self.end_of_channel().await,
+            Some(ChannelMsg::Close) | None => {
+                self.set_state(State::Closed);
+                let outcome = self.finish();
+                self.cut_off = outcome.is_none();
+                return Ok(outcome);
+            }
             Some(_) => {}
         }
         if !self.output_ended || self.outcome.is_none() {
@@ -342,15 +351,11 @@ impl ExecReader {
         self.outcome.take()
     }
 
-    async fn end_of_channel(&mut self) -> Result<Option<ExecEvent>, SshError> {
-        self.set_state(State::Closed);
-        if let Some(outcome) = self.finish() {
-            return Ok(Some(outcome));
-        }
+    async fn why_cut_off(&self) -> SshError {
         self.connection.settle().await;
         match self.connection.is_closed() {
-            true => Err(self.connection.dropped()),
-            false => Err(SshError::NoExitStatus { to: self.connection.label().to_owned() }),
+            true => self.connection.dropped(),
+            false => SshError::NoExitStatus { to: self.connection.label().to_owned() },
         }
     }
 

@@ -304,6 +304,9 @@ fn certificate_problem(certificate: &Certificate, principal: &str) -> Option<Str
     if certificate.verify_signature().is_err() {
         return Some("its signature does not match".to_owned());
     }
+    if certificate.signature().algorithm() == (Algorithm::Rsa { hash: None }) {
+        return Some("it is signed with SHA-1".to_owned());
+    }
     if certificate.cert_type() != CertType::Host {
         return Some("it is a user certificate".to_owned());
     }

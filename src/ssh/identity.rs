@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use russh::keys::agent::AgentIdentity;
 use russh::keys::agent::client::AgentClient;
@@ -20,6 +21,8 @@ use super::options::Prompt;
 
 /// How often a wrong passphrase may be typed, as with ssh.
 const PASSPHRASE_TRIES: usize = 3;
+/// Listing its keys takes an agent no time, unless it hangs.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All key files and agents of a run.
 pub(super) struct KeyRing {
@@ -87,7 +90,11 @@ impl KeyRing {
 }
 
 async fn list_agent(socket: &Path) -> Result<Vec<AgentIdentity>, russh::keys::Error> {
-    AgentClient::connect_uds(socket).await?.request_identities().await
+    let list = async { AgentClient::connect_uds(socket).await?.request_identities().await };
+    match tokio::time::timeout(AGENT_TIMEOUT, list).await {
+        Ok(listed) => listed,
+        Err(_) => Err(std::io::Error::from(ErrorKind::TimedOut).into()),
+    }
 }
 
 fn load(path: &Path) -> Result<Option<KeyFile>, SshError> {
