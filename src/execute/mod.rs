@@ -1,1 +1,47 @@
 //! Execute: walks the graph. Every ready node runs, within limits.
+//!
+//! In: a compiled graph, the inventory it was compiled from, a way to connect. Out: events, and a
+//! summary. `scheduler` decides what may run, `settle` what becomes of nodes whose predecessors
+//! ended, `node` runs one. Never prints; never rereads a playbook.
+
+mod context;
+mod hosts;
+mod interrupt;
+mod node;
+mod scheduler;
+mod settle;
+mod specials;
+mod verdict;
+
+use std::sync::Arc;
+
+pub use context::RunOptions;
+pub use interrupt::Interrupt;
+
+use crate::{
+    graph::Graph,
+    inventory::Inventory,
+    model::{Emitter, RunResult},
+    source::Sources,
+    ssh::Connector,
+};
+
+/// What a run works on.
+pub struct Run {
+    pub graph: Arc<Graph>,
+    pub inventory: Arc<Inventory>,
+    pub sources: Arc<Sources>,
+    pub connector: Connector,
+    pub options: RunOptions,
+    pub emitter: Emitter,
+    pub interrupt: Interrupt,
+}
+
+/// Runs the graph to its end, or to where it can go.
+pub async fn run(run: Run) -> RunResult {
+    let interrupt = run.interrupt.clone();
+    let context = Arc::new(context::Context::new(run));
+    let result = scheduler::Scheduler::new(context.clone(), interrupt).run().await;
+    context.hosts.close().await;
+    result
+}

@@ -11,7 +11,7 @@ use crate::{
 
 /// A host's place in the inventory's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub(super) u32);
+pub struct HostId(pub(crate) u32);
 
 impl HostId {
     pub fn index(self) -> usize {

@@ -14,6 +14,8 @@ pub enum Status {
     Failed,
     /// Failed, and `ignore_errors` said to go on.
     Ignored,
+    /// Failed, and the rescue part of its block takes over.
+    Rescued,
     Unreachable,
     /// Never started, because something it depends on did not succeed.
     NotRun,

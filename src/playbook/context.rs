@@ -126,9 +126,8 @@ impl Context {
         override_with(&mut self.once_per, loader.one_of(map, "once_per", &scopes));
     }
 
-    pub(super) fn becomes(&self) -> Option<Become> {
-        let user = self.become_user.clone().unwrap_or_else(|| "root".into());
-        (self.r#become == Some(true)).then_some(Become { user })
+    pub(super) fn becomes(&self) -> Become {
+        Become { wanted: self.r#become, user: self.become_user.clone() }
     }
 
     /// Variables of a task, lowest first.

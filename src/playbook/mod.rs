@@ -17,6 +17,7 @@ mod loader;
 mod meta;
 mod place;
 mod play;
+mod query;
 mod role;
 mod schema;
 mod secrets;

@@ -142,7 +142,7 @@ pub struct Task {
     /// For handlers: further names they answer to.
     pub listen: Vec<Arc<str>>,
     pub tags: Vec<Arc<str>>,
-    pub r#become: Option<Become>,
+    pub r#become: Become,
     /// Merged from play, block and task; later entries win.
     pub environment: Vec<Node>,
     pub delegate_to: Option<Node>,
@@ -197,10 +197,13 @@ pub struct Loop {
     pub pause: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `become`, as far as the playbook says anything about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Become {
+    /// `Some(false)` also overrides the inventory and the command line.
+    pub wanted: Option<bool>,
     /// A user name; may be a template.
-    pub user: Arc<str>,
+    pub user: Option<Arc<str>>,
 }
 
 /// Where a task runs, if not on its own host.

@@ -41,7 +41,7 @@ impl AdhocReporter {
             Status::Ok => ("SUCCESS", Tone::Good),
             Status::Changed => ("CHANGED", Tone::Changed),
             Status::Skipped => ("SKIPPED", Tone::Quiet),
-            Status::Failed | Status::Ignored => ("FAILED", Tone::Bad),
+            Status::Failed | Status::Ignored | Status::Rescued => ("FAILED", Tone::Bad),
             Status::Unreachable => ("UNREACHABLE!", Tone::Bad),
             Status::NotRun => ("NOT RUN", Tone::Quiet),
         };

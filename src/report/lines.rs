@@ -113,7 +113,7 @@ impl Lines {
         }
         text.push_str(&self.line(word, tone, node, &tail));
         match status {
-            Status::Failed | Status::Unreachable | Status::Ignored => {
+            Status::Failed | Status::Unreachable | Status::Ignored | Status::Rescued => {
                 self.failure(&mut text, node, result, streamed, hint)
             }
             Status::Ok | Status::Changed => self.success(&mut text, node, result, streamed),
@@ -124,7 +124,7 @@ impl Lines {
 
     fn is_shown(&self, node: &NodeInfo, status: Status, result: &Shown) -> bool {
         match status {
-            Status::Failed | Status::Unreachable | Status::Ignored => true,
+            Status::Failed | Status::Unreachable | Status::Ignored | Status::Rescued => true,
             Status::NotRun => self.detail.verbosity > 0,
             _ if self.share == Share::Most => true,
             _ => speaks(node, result) || (self.detail.diff && !result.diff.is_empty()),
@@ -274,6 +274,7 @@ fn verdict(status: Status, unknown: bool) -> (&'static str, Tone) {
         Status::Skipped => ("skipped", Tone::Quiet),
         Status::Failed => ("failed", Tone::Bad),
         Status::Ignored => ("ignored", Tone::Warning),
+        Status::Rescued => ("rescued", Tone::Warning),
         Status::Unreachable => ("unreachable", Tone::Bad),
         Status::NotRun => ("not run", Tone::Quiet),
     }

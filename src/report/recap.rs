@@ -28,6 +28,7 @@ struct Counts {
     failed: usize,
     unreachable: usize,
     ignored: usize,
+    rescued: usize,
     not_run: usize,
     seconds: f64,
 }
@@ -109,8 +110,8 @@ impl Recap {
         let width =
             rows.iter().map(|(host, _)| console::measure_text_width(host)).max().unwrap_or(0).max("RECAP".len());
         let header = format!(
-            "{:width$}  {:>5}  {:>7}  {:>7}  {:>6}  {:>11}  {:>7}  {:>7}  {:>7}",
-            "RECAP", "ok", "changed", "skipped", "failed", "unreachable", "ignored", "not run", "time",
+            "{:width$}  {:>5}  {:>7}  {:>7}  {:>6}  {:>11}  {:>7}  {:>7}  {:>7}  {:>7}",
+            "RECAP", "ok", "changed", "skipped", "failed", "unreachable", "rescued", "ignored", "not run", "time",
         );
         push(text, format_args!("\n{}", look.paint(Tone::Strong, header)));
         for (host, counts) in rows {
@@ -167,6 +168,7 @@ impl Counts {
                 self.ok += 1;
                 self.ignored += 1;
             }
+            Status::Rescued => self.rescued += 1,
             Status::Skipped => self.skipped += 1,
             Status::Failed => self.failed += 1,
             Status::Unreachable => self.unreachable += 1,
@@ -182,6 +184,7 @@ impl Counts {
             failed: self.failed + other.failed,
             unreachable: self.unreachable + other.unreachable,
             ignored: self.ignored + other.ignored,
+            rescued: self.rescued + other.rescued,
             not_run: self.not_run + other.not_run,
             seconds: self.seconds + other.seconds,
         }
@@ -209,6 +212,7 @@ impl Counts {
             cell(Tone::Plain, self.skipped, 7),
             cell(Tone::Bad, self.failed, 6),
             cell(Tone::Bad, self.unreachable, 11),
+            cell(Tone::Warning, self.rescued, 7),
             cell(Tone::Warning, self.ignored, 7),
             cell(Tone::Warning, self.not_run, 7),
             format!("{:>7}", duration(self.seconds)),

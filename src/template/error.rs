@@ -87,6 +87,11 @@ fn syntax_help(text: &str) -> Option<String> {
     quoted.then(|| "a quotation mark is missing, or one too many".to_owned())
 }
 
+/// Where a part of a scalar's text is in its file, as far as that can be told.
+pub fn place_in(text: &str, span: Span, offset: usize, len: usize) -> Span {
+    Place { text, span }.part(offset, len)
+}
+
 /// Says what went wrong, in terms of the text as it was written.
 pub(super) fn explain(
     error: &Error,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
 #![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
 
+pub mod engine;
 pub mod process;
 pub mod sshd;
 pub mod user;

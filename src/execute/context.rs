@@ -1,0 +1,141 @@
+//! What every node of a run can reach.
+
+use std::{sync::Arc, time::Duration};
+
+use zeroize::Zeroizing;
+
+use super::{Run, hosts::Hosts, specials::Specials};
+use crate::{
+    graph::{Graph, NodeIndex, NodeKind, PlayIndex},
+    inventory::{HostId, Inventory},
+    model::{Emitter, NodeInfo, ValueMap},
+    playbook::Task,
+    remote::LinkOptions,
+    source::{Sources, Vars},
+    template::{Engine, Layer, Scope},
+};
+
+/// The command line's say in how a run goes.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// Names the run in events.
+    pub run_id: Arc<str>,
+    /// Nodes at once, in all.
+    pub forks: usize,
+    /// Nodes at once on one target.
+    pub per_host: usize,
+    pub check_mode: bool,
+    pub diff: bool,
+    /// `-b`: become unless a task says otherwise.
+    pub r#become: bool,
+    pub become_user: Option<Arc<str>>,
+    pub become_password: Option<Zeroizing<String>>,
+    /// For commands whose task sets no limit of its own.
+    pub command_timeout: Option<Duration>,
+    /// Whether running commands report their output as it comes.
+    pub live_output: bool,
+    pub extra_vars: Arc<Vars>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            run_id: "run".into(),
+            forks: 50,
+            per_host: 8,
+            check_mode: false,
+            diff: false,
+            r#become: false,
+            become_user: None,
+            become_password: None,
+            command_timeout: None,
+            live_output: false,
+            extra_vars: Arc::default(),
+        }
+    }
+}
+
+pub(super) struct Context {
+    pub graph: Arc<Graph>,
+    pub inventory: Arc<Inventory>,
+    pub sources: Arc<Sources>,
+    pub engine: Engine,
+    pub hosts: Hosts,
+    pub options: RunOptions,
+    pub emitter: Emitter,
+}
+
+impl Context {
+    pub(super) fn new(run: Run) -> Self {
+        let link_options = LinkOptions {
+            become_password: run.options.become_password.clone(),
+            command_timeout: run.options.command_timeout,
+            ..LinkOptions::default()
+        };
+        Self {
+            hosts: Hosts::new(&run.inventory, run.connector, link_options),
+            graph: run.graph,
+            inventory: run.inventory,
+            sources: run.sources,
+            engine: Engine::new(),
+            options: run.options,
+            emitter: run.emitter,
+        }
+    }
+
+    /// The variables a task sees on a host, lowest precedence first. docs/playbooks.md has the list.
+    pub(super) fn scope(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task) -> Scope {
+        let info = self.graph.play(play);
+        let mut layers = Vec::with_capacity(16);
+        let roles: Vec<_> = task.role.iter().flat_map(|role| role.chain()).collect();
+        layers.extend(roles.iter().map(|role| Layer::Nodes(role.defaults.clone())));
+        let inventory = self.inventory.host_by_id(host);
+        layers.extend(inventory.layers.iter().cloned().map(Layer::Nodes));
+        layers.push(Layer::Nodes(info.vars.clone()));
+        layers.push(Layer::Nodes(info.vars_files.clone()));
+        layers.extend(roles.iter().map(|role| Layer::Nodes(role.vars.clone())));
+        layers.extend(task.vars.iter().cloned().map(Layer::Nodes));
+        layers.extend(roles.iter().map(|role| Layer::Nodes(role.params.clone())));
+        layers.push(Layer::Values(self.hosts.late(host)));
+        layers.push(Layer::Nodes(self.options.extra_vars.clone()));
+        layers.extend(inventory.builtin.iter().cloned().map(Layer::Nodes));
+        layers.push(Layer::Dynamic(Arc::new(Specials::new(self.clone(), play, task))));
+        Scope::new(layers)
+    }
+
+    /// The variables of another host, as `hostvars` shows them: no play, no role.
+    pub(super) fn host_scope(self: &Arc<Self>, host: HostId) -> Scope {
+        let inventory = self.inventory.host_by_id(host);
+        let mut layers: Vec<_> = inventory.layers.iter().cloned().map(Layer::Nodes).collect();
+        layers.push(Layer::Values(self.hosts.late(host)));
+        layers.push(Layer::Nodes(self.options.extra_vars.clone()));
+        layers.extend(inventory.builtin.iter().cloned().map(Layer::Nodes));
+        Scope::new(layers)
+    }
+
+    pub(super) fn info(&self, index: NodeIndex, host: HostId, task: &Task) -> Arc<NodeInfo> {
+        let node = self.graph.node(index);
+        Arc::new(NodeInfo {
+            id: self.graph.id(index).into(),
+            play: self.graph.play(node.play).name.clone(),
+            task: task.name.as_str().into(),
+            role: task.role.as_ref().map(|role| role.name.clone()),
+            module: task.module.name,
+            host: self.graph.host(host).clone(),
+            target: node.target.map(|target| self.graph.host(target).clone()),
+            place: self.place(task),
+            handler: node.kind == NodeKind::Handler,
+        })
+    }
+
+    /// `file:line`, as a person would look it up.
+    fn place(&self, task: &Task) -> Arc<str> {
+        let line = self.sources.position(task.span).line;
+        format!("{}:{line}", self.sources.path(task.span.file).display()).into()
+    }
+}
+
+/// A layer with one name in it: a loop's item, a registered result.
+pub(super) fn layer(entries: impl IntoIterator<Item = (String, crate::model::Value)>) -> Layer {
+    Layer::Values(Arc::new(entries.into_iter().collect::<ValueMap>()))
+}

@@ -1,0 +1,58 @@
+//! What is known of each host while a run lasts: the link to it, and what its tasks left behind.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    inventory::{HostId, Inventory},
+    model::{Value, ValueMap},
+    remote::{Link, LinkOptions},
+    ssh::Connector,
+};
+
+pub(super) struct Hosts {
+    connector: Connector,
+    link_options: LinkOptions,
+    links: Mutex<HashMap<HostId, Arc<Link>>>,
+    /// Registered results and facts set by tasks; replaced as a whole, so readers keep a snapshot.
+    late: Vec<Mutex<Arc<ValueMap>>>,
+}
+
+impl Hosts {
+    pub(super) fn new(inventory: &Inventory, connector: Connector, link_options: LinkOptions) -> Self {
+        let late = inventory.hosts().map(|_| Mutex::default()).collect();
+        Self { connector, link_options, links: Mutex::default(), late }
+    }
+
+    pub(super) fn link(&self, inventory: &Inventory, host: HostId) -> Arc<Link> {
+        let mut links = lock(&self.links);
+        let make = || {
+            let endpoint = inventory.host_by_id(host).endpoint.clone();
+            Link::new(self.connector.clone(), endpoint, self.link_options.clone())
+        };
+        links.entry(host).or_insert_with(make).clone()
+    }
+
+    /// A snapshot of what tasks have left for this host so far.
+    pub(super) fn late(&self, host: HostId) -> Arc<ValueMap> {
+        lock(&self.late[host.index()]).clone()
+    }
+
+    pub(super) fn remember(&self, host: HostId, name: &str, value: Value) {
+        Arc::make_mut(&mut lock(&self.late[host.index()])).insert(name.to_owned(), value);
+    }
+
+    /// Ends all connections and removes what was staged on the hosts.
+    pub(super) async fn close(&self) {
+        let links: Vec<_> = lock(&self.links).drain().map(|(_, link)| link).collect();
+        let closing = links.iter().map(|link| link.close());
+        futures_util::future::join_all(closing).await;
+    }
+}
+
+/// A poisoned lock only means that another task panicked; the data is replaced as a whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,23 @@
+//! Ctrl-C: the first stops new work, the second is the caller's to leave at once.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+/// Asks a run to stop at the next safe point.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<CancellationToken>);
+
+impl Interrupt {
+    pub fn stop(&self) {
+        self.0.cancel();
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    pub(super) async fn wait(&self) {
+        self.0.cancelled().await;
+    }
+}

@@ -1,0 +1,449 @@
+//! Runs one node: conditions, loop items, arguments, the action, retries, and the verdict.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    context::{Context, layer},
+    verdict::{all_hold, judge, judging_scope, texts},
+};
+use crate::{
+    graph::{NodeIndex, PlayIndex},
+    inventory::HostId,
+    model::{EventKind, NodeInfo, Outcome, Shown, Status, Value},
+    modules::{Action, ActionContext, ActionError, BuildContext},
+    playbook::{Loop, On, Task},
+    remote::{RemoteError, Segment, Session, StepSink, Surroundings},
+    source::{Diagnostic, Node},
+    template::Scope,
+};
+
+/// What the scheduler needs to know of a finished node.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub index: NodeIndex,
+    pub hosts: Vec<HostId>,
+    pub status: Status,
+    pub changed: bool,
+}
+
+/// Why a node could not come to an outcome.
+enum Trouble {
+    Unreachable {
+        msg: String,
+        hint: Option<String>,
+    },
+    /// The task is at fault: a template, an argument, a condition.
+    Failed(Box<Outcome>, Option<String>),
+}
+
+impl Trouble {
+    fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
+        let place = problem.span.map(|span| format!(" ({})", context.sources.describe(span))).unwrap_or_default();
+        Self::Failed(Box::new(Outcome::failed(format!("{}{place}", problem.message))), problem.help.clone())
+    }
+
+    fn diagnostics(context: &Context, problems: &[Diagnostic]) -> Self {
+        let Some(first) = problems.first() else { return Self::failed("the arguments are not valid") };
+        Self::diagnostic(context, first)
+    }
+
+    fn failed(msg: impl Into<String>) -> Self {
+        Self::Failed(Box::new(Outcome::failed(msg)), None)
+    }
+}
+
+impl From<RemoteError> for Trouble {
+    fn from(error: RemoteError) -> Self {
+        let hint = error.hint().map(str::to_owned);
+        let msg = error.to_string();
+        if error.is_unreachable() {
+            return Self::Unreachable { msg, hint };
+        }
+        Self::Failed(Box::new(Outcome::failed(msg)), hint)
+    }
+}
+
+impl From<ActionError> for Trouble {
+    fn from(error: ActionError) -> Self {
+        match error {
+            ActionError::Remote(error) => error.into(),
+            ActionError::Failed(msg) => Self::failed(msg),
+        }
+    }
+}
+
+/// One node with what stays the same through its items and retries.
+struct NodeRun {
+    context: Arc<Context>,
+    index: NodeIndex,
+    play: PlayIndex,
+    task: Arc<Task>,
+    host: HostId,
+    info: Arc<NodeInfo>,
+}
+
+/// Runs the node for the given hosts; the first of them lends its variables.
+pub(super) async fn run(context: Arc<Context>, index: NodeIndex, hosts: Vec<HostId>) -> Finished {
+    let node = *context.graph.node(index);
+    let (Some(task), Some(&host)) = (context.graph.task_of(index).cloned(), hosts.first()) else {
+        return Finished { index, hosts, status: Status::Skipped, changed: false };
+    };
+    let info = context.info(index, host, &task);
+    let this = NodeRun { context, index, play: node.play, task, host, info };
+    this.context.emitter.emit(EventKind::NodeStarted { node: this.info.clone() });
+    let started = Instant::now();
+    let result = this.all_items(&hosts).await;
+    this.finish(hosts, result, started)
+}
+
+impl NodeRun {
+    async fn all_items(&self, hosts: &[HostId]) -> Result<Outcome, Trouble> {
+        let Some(host) = self.agreed_host(hosts)? else {
+            return Ok(self.passed_over());
+        };
+        let scope = self.context.scope(self.play, host, &self.task);
+        match &self.task.loops {
+            None => self.one(&scope).await,
+            Some(items) => self.each(items, &scope).await,
+        }
+    }
+
+    /// For a shared node: the host whose variables count. All hosts for which `when` holds must ask
+    /// for the same thing, or sharing would silently drop what one of them wanted.
+    fn agreed_host(&self, hosts: &[HostId]) -> Result<Option<HostId>, Trouble> {
+        if self.task.once_per.is_none() || hosts.len() < 2 {
+            return Ok(Some(self.host));
+        }
+        let mut agreed: Option<(HostId, Node)> = None;
+        for &host in hosts {
+            let scope = self.context.scope(self.play, host, &self.task);
+            if self.task.loops.is_none() && !self.conditions_hold(&scope)? {
+                continue;
+            }
+            let args = self.render(&self.task.args, &scope)?;
+            match &agreed {
+                None => agreed = Some((host, args)),
+                Some((first, wanted)) => self.same_wish(*first, wanted, host, &args)?,
+            }
+        }
+        Ok(agreed.map(|(host, _)| host))
+    }
+
+    fn same_wish(&self, first: HostId, wanted: &Node, host: HostId, args: &Node) -> Result<(), Trouble> {
+        let (wanted, args) = (wanted.to_value(), args.to_value());
+        if wanted == args {
+            return Ok(());
+        }
+        let differing = args.as_object().and_then(|map| map.iter().find(|(key, value)| wanted.get(key) != Some(value)));
+        let name = differing.map_or("an argument", |(key, _)| key.as_str());
+        let (first, host) = (self.context.graph.host(first), self.context.graph.host(host));
+        let msg = format!("`once_per` runs this once for {first} and {host}, but `{name}` differs between them");
+        let hint = "make the value the same for all of them, or drop `once_per`".to_owned();
+        Err(Trouble::Failed(Box::new(Outcome::failed(msg)), Some(hint)))
+    }
+
+    fn passed_over(&self) -> Outcome {
+        Outcome::skipped(format!("when: {}", texts(&self.task.when)))
+    }
+
+    fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
+        all_hold(&self.context, &self.task.when, scope).map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    }
+
+    fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
+        let rendered = self.context.engine.render_node(node, scope);
+        rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    }
+
+    async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, Trouble> {
+        let list = self.render(&items.items, scope)?;
+        let Some(list) = list.as_seq() else {
+            let found = list.describe();
+            return Err(Trouble::failed(format!("`loop` takes a list, found {found}")));
+        };
+        let mut all = Outcome::ok();
+        let mut results = Vec::with_capacity(list.len());
+        for (position, item) in list.iter().enumerate() {
+            if position > 0 && !items.pause.is_zero() {
+                tokio::time::sleep(items.pause).await;
+            }
+            let value = item.to_value();
+            let mut entries = vec![(items.var.to_string(), value.clone())];
+            entries.extend(items.index_var.as_ref().map(|name| (name.to_string(), position.into())));
+            let scope = scope.with(layer(entries));
+            let outcome = self.item(&scope).await?;
+            self.item_event(items, &scope, &value, &outcome);
+            let mut result = outcome.to_value();
+            result[&*items.var] = value;
+            results.push(result);
+            merge(&mut all, &outcome);
+        }
+        all.skipped = !results.is_empty() && results.iter().all(|result| result["skipped"] == true);
+        if all.skipped {
+            all.msg = self.passed_over().msg;
+        }
+        all.data.insert("results".into(), results.into());
+        Ok(all)
+    }
+
+    /// An item whose task is at fault fails by itself, so that the others still run.
+    async fn item(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+        match self.one(scope).await {
+            Err(Trouble::Failed(outcome, _)) => Ok(*outcome),
+            other => other,
+        }
+    }
+
+    fn item_event(&self, items: &Loop, scope: &Scope, value: &Value, outcome: &Outcome) {
+        let label = items.label.as_ref().and_then(|label| self.context.engine.render_node(label, scope).ok());
+        let item =
+            if self.task.no_log { "(hidden)".into() } else { label.map_or_else(|| value.clone(), |l| l.to_value()) };
+        self.context.emitter.emit(EventKind::ItemFinished {
+            node: self.info.clone(),
+            item,
+            status: outcome.status(),
+            result: Shown::new(outcome, self.task.no_log),
+        });
+    }
+
+    /// One item, or the whole of a task without a loop.
+    async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+        if !self.conditions_hold(scope)? {
+            return Ok(self.passed_over());
+        }
+        let mut attempt = 1;
+        loop {
+            let mut outcome = self.attempt(scope).await?;
+            judge(&self.context, &self.task, scope, &mut outcome)
+                .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+            if self.task.until.is_empty() {
+                return Ok(outcome);
+            }
+            outcome.data.insert("attempts".into(), attempt.into());
+            let judging = judging_scope(&self.task, scope, outcome.to_value());
+            let done = all_hold(&self.context, &self.task.until, &judging)
+                .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+            if done {
+                return Ok(outcome);
+            }
+            if attempt > self.task.retries {
+                outcome.failed = true;
+                outcome.msg = format!("`until` did not hold after {attempt} attempts: {}", texts(&self.task.until));
+                return Ok(outcome);
+            }
+            self.retry_event(attempt, &outcome);
+            tokio::time::sleep(self.task.delay).await;
+            attempt += 1;
+        }
+    }
+
+    fn retry_event(&self, attempt: u32, outcome: &Outcome) {
+        let msg = if self.task.no_log { String::new() } else { outcome.msg.clone() };
+        let (node, of) = (self.info.clone(), self.task.retries);
+        self.context.emitter.emit(EventKind::NodeRetry { node, attempt, of, msg });
+    }
+
+    async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+        let args = self.render(&self.task.args, scope)?;
+        let check_mode = self.task.check_mode.unwrap_or(self.context.options.check_mode);
+        let build = BuildContext {
+            engine: &self.context.engine,
+            scope,
+            file_paths: &self.task.file_paths(),
+            template_paths: &self.task.template_paths(),
+            check_mode,
+            span: self.task.span,
+        };
+        let (_, action) =
+            self.task.module.build(&args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
+        match action {
+            Action::Done(outcome) => Ok(*outcome),
+            Action::Remote(payload) => {
+                let session = self.session(scope)?;
+                self.on_target(&session, payload, check_mode).await
+            }
+            Action::Engine(action) => {
+                let session = Arc::new(self.session(scope)?);
+                let context = ActionContext { session, check_mode, timeout: self.task.timeout };
+                self.within_limit(action.run(&context)).await
+            }
+        }
+    }
+
+    async fn within_limit(&self, work: impl Future<Output = Result<Outcome, ActionError>>) -> Result<Outcome, Trouble> {
+        match self.task.timeout {
+            None => Ok(work.await?),
+            Some(limit) => match tokio::time::timeout(limit, work).await {
+                Ok(result) => Ok(result?),
+                Err(_) => Err(Trouble::failed(format!("timed out after {}s", limit.as_secs_f64()))),
+            },
+        }
+    }
+
+    async fn on_target(
+        &self,
+        session: &Session,
+        payload: crate::remote::Payload,
+        check_mode: bool,
+    ) -> Result<Outcome, Trouble> {
+        let step = session.step(payload, check_mode);
+        let sink = LiveOutput { run: self };
+        let outcomes = session.run(Segment { steps: vec![step] }, &sink).await?;
+        outcomes.into_iter().next().ok_or_else(|| Trouble::failed("the target sent no result"))
+    }
+
+    fn session(&self, scope: &Scope) -> Result<Session, Trouble> {
+        let target = self.target(scope)?;
+        let link = self.context.hosts.link(&self.context.inventory, target);
+        let surroundings = Surroundings {
+            become_user: self.become_user(scope, target)?,
+            environment: Arc::new(self.environment(scope)?),
+            diff: self.task.diff.unwrap_or(self.context.options.diff),
+            timeout: self.task.timeout.or(self.context.options.command_timeout),
+        };
+        Ok(link.session(surroundings))
+    }
+
+    fn target(&self, scope: &Scope) -> Result<HostId, Trouble> {
+        if let Some(target) = self.context.graph.node(self.index).target {
+            return Ok(target);
+        }
+        if self.task.on.as_ref().is_some_and(|on| on.value == On::Hypervisor) {
+            let host = self.context.graph.host(self.host);
+            return match self.context.inventory.hypervisor_of(self.host) {
+                Some(hypervisor) => Ok(hypervisor.id),
+                None => Err(Trouble::failed(format!("`on: hypervisor`, but {host} has no hypervisor"))),
+            };
+        }
+        let Some(delegate) = &self.task.delegate_to else { return Ok(self.host) };
+        let name = self.render(delegate, scope)?;
+        let name = name.as_str().unwrap_or_default();
+        self.context
+            .inventory
+            .host(name)
+            .map(|host| host.id)
+            .ok_or_else(|| Trouble::failed(format!("`delegate_to` names `{name}`, which is not in the inventory")))
+    }
+
+    fn become_user(&self, scope: &Scope, target: HostId) -> Result<Option<Arc<str>>, Trouble> {
+        let options = &self.context.options;
+        let host = self.context.inventory.host_by_id(target);
+        let wanted = self.task.r#become.wanted.or(options.r#become.then_some(true)).or(host.r#become);
+        if wanted != Some(true) {
+            return Ok(None);
+        }
+        let user = self.task.r#become.user.clone();
+        let user = user.or_else(|| options.become_user.clone()).or_else(|| host.become_user.as_deref().map(Arc::from));
+        let user = user.unwrap_or_else(|| "root".into());
+        let rendered = self.context.engine.render_str(&user, self.task.span, scope);
+        let user = rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+        Ok(Some(user.into()))
+    }
+
+    fn environment(&self, scope: &Scope) -> Result<Vec<(String, String)>, Trouble> {
+        let mut merged = indexmap::IndexMap::new();
+        for node in &self.task.environment {
+            let rendered = self.render(node, scope)?;
+            let Some(map) = rendered.as_map() else {
+                return Err(Trouble::failed(format!("`environment` takes a mapping, found {}", rendered.describe())));
+            };
+            for (key, value) in map.iter() {
+                let text = match value.to_value() {
+                    Value::String(text) => text,
+                    Value::Null => String::new(),
+                    other => other.to_string(),
+                };
+                merged.insert(key.name.to_string(), text);
+            }
+        }
+        Ok(merged.into_iter().collect())
+    }
+
+    fn finish(self, hosts: Vec<HostId>, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+        let (outcome, status, hint) = match result {
+            Ok(outcome) => {
+                let status = self.status(&outcome);
+                (outcome, status, None)
+            }
+            Err(Trouble::Failed(outcome, hint)) => {
+                let status = self.status(&outcome);
+                (*outcome, status, hint)
+            }
+            Err(Trouble::Unreachable { msg, hint }) => {
+                let status = if self.task.ignore_unreachable { Status::Ignored } else { Status::Unreachable };
+                (Outcome::failed(msg).with("unreachable", true), status, hint)
+            }
+        };
+        self.remember(&hosts, &outcome);
+        self.context.emitter.emit(EventKind::NodeFinished {
+            node: self.info.clone(),
+            status,
+            seconds: started.elapsed().as_secs_f64(),
+            // An unreachable host is told even when the result is hidden: the message has no result in it.
+            result: Shown::new(&outcome, self.task.no_log && status != Status::Unreachable),
+            hint,
+            because: None,
+        });
+        Finished { index: self.index, hosts, status, changed: outcome.changed }
+    }
+
+    fn status(&self, outcome: &Outcome) -> Status {
+        match outcome.status() {
+            Status::Failed if self.task.ignore_errors => Status::Ignored,
+            Status::Failed if self.context.graph.node(self.index).rescued => Status::Rescued,
+            status => status,
+        }
+    }
+
+    /// Registers the result for every host the node speaks for, and keeps facts.
+    fn remember(&self, hosts: &[HostId], outcome: &Outcome) {
+        let module = self.task.module.name;
+        let facts = outcome.data.get("facts").filter(|_| !outcome.failed);
+        for &host in hosts {
+            if let Some(name) = &self.task.register {
+                self.context.hosts.remember(host, name, outcome.to_value());
+            }
+            match facts {
+                Some(facts) if module == "facts" => self.context.hosts.remember(host, "facts", facts.clone()),
+                Some(Value::Object(facts)) if module == "set_fact" => {
+                    facts.iter().for_each(|(name, value)| self.context.hosts.remember(host, name, value.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A whole loop's outcome from one item's.
+fn merge(all: &mut Outcome, item: &Outcome) {
+    all.changed |= item.changed;
+    all.unknown |= item.unknown;
+    all.diff.extend(item.diff.iter().cloned());
+    if item.failed && !all.failed {
+        all.failed = true;
+        all.msg.clone_from(&item.msg);
+        all.rc = item.rc;
+        all.stdout.clone_from(&item.stdout);
+        all.stderr.clone_from(&item.stderr);
+    }
+}
+
+/// Hands live output on as events.
+struct LiveOutput<'a> {
+    run: &'a NodeRun,
+}
+
+impl StepSink for LiveOutput<'_> {
+    fn started(&self, _: usize) {}
+
+    fn output(&self, _: usize, stderr: bool, text: &[u8]) {
+        let run = self.run;
+        if !run.context.options.live_output || run.task.no_log {
+            return;
+        }
+        let text = String::from_utf8_lossy(text).into_owned();
+        run.context.emitter.emit(EventKind::NodeOutput { node: run.info.clone(), stderr, text });
+    }
+
+    fn finished(&self, _: usize, _: &Outcome) {}
+}

@@ -1,0 +1,249 @@
+//! The graph itself, kept small: a large fleet has hundreds of thousands of nodes.
+
+use std::{collections::HashMap, sync::Arc};
+
+use petgraph::{Direction, graph::DiGraph, visit::EdgeRef};
+use serde::Serialize;
+
+use crate::{
+    inventory::HostId,
+    model::{HostName, Span},
+    playbook::{BatchSize, Task},
+};
+
+/// A node, as an index that is stable for one graph.
+pub type NodeIndex = petgraph::graph::NodeIndex<u32>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskIndex(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlayIndex(pub u32);
+
+/// What a node stands for. All but `Task` and `Handler` are virtual: they order others and do nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    Task,
+    /// Runs only if something that notifies it changed.
+    Handler,
+    /// The start of a play, after all hosts have finished the one before.
+    PlayStart,
+    /// All hosts of a batch are through.
+    BatchEnd,
+    /// Stands for several nodes that others need.
+    Join,
+    BlockStart,
+    /// Opens the rescue part if something in the block failed.
+    Rescue,
+    /// Succeeds if the block did, or was rescued; an index into `Graph::blocks`.
+    BlockEnd(u32),
+}
+
+impl NodeKind {
+    pub fn is_virtual(self) -> bool {
+        !matches!(self, Self::Task | Self::Handler)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::Handler => "handler",
+            Self::PlayStart => "play_start",
+            Self::BatchEnd => "batch_end",
+            Self::Join => "join",
+            Self::BlockStart => "block_start",
+            Self::Rescue => "rescue",
+            Self::BlockEnd(_) => "block_end",
+        }
+    }
+}
+
+/// One host's part in a shared node: it takes part if everything in its own chain held.
+#[derive(Clone, Debug)]
+pub struct SharedLane {
+    pub host: HostId,
+    pub waits_for: Vec<(NodeIndex, EdgeKind)>,
+}
+
+/// The parts of one block on one host, by the nodes that end each of them.
+#[derive(Clone, Debug)]
+pub struct BlockParts {
+    pub start: NodeIndex,
+    pub body: Vec<NodeIndex>,
+    pub gate: Option<NodeIndex>,
+    pub rescue: Vec<NodeIndex>,
+    pub always: Vec<NodeIndex>,
+}
+
+/// A task on a host, or a point of order.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    pub kind: NodeKind,
+    pub play: PlayIndex,
+    pub batch: u32,
+    /// Set for tasks, handlers and the parts of a block.
+    pub task: Option<TaskIndex>,
+    /// Whose variables it uses; the first of several for shared nodes.
+    pub host: Option<HostId>,
+    /// Shared by several hosts: an index into `Graph::shared`.
+    pub shared: Option<u32>,
+    /// Where it runs, if that is known here and not the host itself.
+    pub target: Option<HostId>,
+    /// A failure here is taken over by a rescue.
+    pub rescued: bool,
+    /// Counts the times the same handler may run on the same host.
+    pub round: u16,
+}
+
+/// When the successor may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgeKind {
+    /// The predecessor succeeded, or was skipped.
+    Success,
+    /// One of several hosts that share the successor is ready; see `Graph::shared`.
+    Lane,
+    /// The predecessor opened this branch; if it did not, the successor is passed over.
+    Branch,
+    /// The predecessor has ended, however it ended.
+    Always,
+}
+
+/// Why there is an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    Order,
+    Needs,
+    Play,
+    Batch,
+    Block,
+    Notify,
+    Shared,
+    Value,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    pub kind: EdgeKind,
+    pub reason: Reason,
+    /// What was written to make it, for `needs`.
+    pub span: Option<Span>,
+}
+
+#[derive(Debug)]
+pub struct TaskInfo {
+    pub task: Arc<Task>,
+    pub play: PlayIndex,
+}
+
+#[derive(Debug)]
+pub struct PlayInfo {
+    pub name: Arc<str>,
+    /// The name, with a number where two plays have the same; the first part of node ids.
+    pub id: Arc<str>,
+    pub span: Span,
+    pub hosts: Vec<HostId>,
+    pub batches: Vec<Vec<HostId>>,
+    pub serial: Vec<BatchSize>,
+    pub any_errors_fatal: bool,
+    pub max_fail_percentage: Option<f64>,
+    pub vars: Arc<crate::source::Vars>,
+    pub vars_files: Arc<crate::source::Vars>,
+}
+
+/// The compiled work of a playbook on an inventory.
+#[derive(Debug, Default)]
+pub struct Graph {
+    pub playbook: String,
+    /// The inventory's hosts, by `HostId`.
+    pub hosts: Vec<HostName>,
+    pub plays: Vec<PlayInfo>,
+    pub tasks: Vec<TaskInfo>,
+    /// The hosts of shared nodes, with what each of them waits for.
+    pub shared: Vec<Vec<SharedLane>>,
+    pub blocks: Vec<BlockParts>,
+    /// Which handlers a task notifies when it changes something.
+    pub notifies: HashMap<TaskIndex, Vec<TaskIndex>>,
+    pub(crate) dag: DiGraph<Node, Edge, u32>,
+}
+
+impl Graph {
+    pub fn node(&self, index: NodeIndex) -> &Node {
+        &self.dag[index]
+    }
+
+    pub fn play(&self, index: PlayIndex) -> &PlayInfo {
+        &self.plays[index.0 as usize]
+    }
+
+    pub fn task(&self, index: TaskIndex) -> &TaskInfo {
+        &self.tasks[index.0 as usize]
+    }
+
+    /// The task of a node, for nodes that have one.
+    pub fn task_of(&self, index: NodeIndex) -> Option<&Arc<Task>> {
+        self.node(index).task.map(|task| &self.task(task).task)
+    }
+
+    pub fn host(&self, host: HostId) -> &HostName {
+        &self.hosts[host.index()]
+    }
+
+    /// A path that names the node: play, host, role and task. Stable as long as the inputs are.
+    pub fn id(&self, index: NodeIndex) -> String {
+        let node = self.node(index);
+        let play = &self.play(node.play).id;
+        let host = node.host.map_or("~", |host| self.host(host).as_str());
+        let Some(task) = self.task_of(index) else {
+            return format!("{play}/{host}/~{}{}", node.kind.name(), index.index());
+        };
+        let round = if node.round == 0 { String::new() } else { format!("~{}", node.round + 1) };
+        format!("{play}/{host}/{}{round}", task.path)
+    }
+
+    pub fn indices(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        self.dag.node_indices()
+    }
+
+    /// Nodes that stand for work.
+    pub fn work(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.indices().filter(|index| !self.node(*index).kind.is_virtual())
+    }
+
+    pub fn len(&self) -> usize {
+        self.dag.node_count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hosts that a node speaks for.
+    pub fn hosts_of(&self, node: &Node) -> Vec<HostId> {
+        match node.shared {
+            Some(shared) => self.shared[shared as usize].iter().map(|lane| lane.host).collect(),
+            None => node.host.into_iter().collect(),
+        }
+    }
+
+    pub fn predecessors(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Edge)> {
+        self.dag.edges_directed(index, Direction::Incoming).map(|edge| (edge.source(), edge.weight()))
+    }
+
+    pub fn successors(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Edge)> {
+        self.dag.edges_directed(index, Direction::Outgoing).map(|edge| (edge.target(), edge.weight()))
+    }
+
+    pub(crate) fn add(&mut self, node: Node) -> NodeIndex {
+        self.dag.add_node(node)
+    }
+
+    pub(crate) fn edge(&mut self, from: NodeIndex, to: NodeIndex, kind: EdgeKind, reason: Reason) {
+        self.dag.add_edge(from, to, Edge { kind, reason, span: None });
+    }
+
+    pub(crate) fn edge_at(&mut self, from: NodeIndex, to: NodeIndex, edge: Edge) {
+        self.dag.add_edge(from, to, edge);
+    }
+}
