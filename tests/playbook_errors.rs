@@ -1,5 +1,7 @@
 //! What a person reads when a playbook or role is wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod playbook_support;
 
 use playbook_support::Project;

@@ -1,5 +1,7 @@
 //! Whatever is in the files, the loader ends, and says what is wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod playbook_support;
 
 use std::{

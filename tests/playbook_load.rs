@@ -1,5 +1,7 @@
 //! Playbooks and roles as files on disk: what they become once loaded.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod playbook_support;
 
 use std::sync::Arc;

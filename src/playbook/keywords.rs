@@ -207,3 +207,24 @@ fn instead_of(name: &str) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_keyword_is_documented() {
+        let manual = include_str!("../../docs/playbooks.md");
+        let missing: Vec<&str> =
+            KEYWORDS.iter().map(|keyword| keyword.name).filter(|name| !manual.contains(&format!("`{name}"))).collect();
+        assert_eq!(missing, [""; 0]);
+    }
+
+    #[test]
+    fn keywords_are_told_from_each_other() {
+        let mut names: Vec<&str> = KEYWORDS.iter().map(|keyword| keyword.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        assert!(is_keyword("when", Holder::Task) && !is_keyword("when", Holder::Play));
+    }
+}

@@ -13,10 +13,8 @@ impl Loader<'_> {
         match &node.kind {
             // What has a tag is encrypted or otherwise not text yet.
             _ if node.tag.is_some() => {}
-            Kind::String(text) if node.is_template() || text.contains("{#") => {
-                if self.first_look(node.span) {
-                    self.report(Analysis::of_template(text), text, node.span);
-                }
+            Kind::String(text) if (node.is_template() || text.contains("{#")) && self.first_look(node.span) => {
+                self.report(Analysis::of_template(text), text, node.span);
             }
             Kind::Seq(items) => items.iter().for_each(|item| self.check_templates(item)),
             Kind::Map(map) => map.iter().for_each(|(_, value)| self.check_templates(value)),

@@ -1,7 +1,6 @@
 //! A folder of playbook files for a test, and a plain form of diagnostics.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::{fs, path::Path};
 
