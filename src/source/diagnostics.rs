@@ -1,5 +1,7 @@
 //! Problems found while loading, each with its place and a way out.
 
+use std::collections::HashSet;
+
 use crate::model::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +64,14 @@ impl Diagnostic {
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
+    /// Messages by place, so that a file with very many problems is not searched for each of them.
+    seen: HashSet<(Option<Span>, String)>,
 }
 
 impl Diagnostics {
     pub fn push(&mut self, diagnostic: Diagnostic) {
         // The same file can be reached by two roads; say each thing once.
-        if !self.list.contains(&diagnostic) {
+        if self.seen.insert((diagnostic.span, diagnostic.message.clone())) {
             self.list.push(diagnostic);
         }
     }
