@@ -148,6 +148,23 @@ pub(super) fn check_vars(node: Node, diagnostics: &mut Diagnostics) -> Map {
     map
 }
 
+/// Reports tags that mean nothing here; an unread `!vault` would pass off ciphertext as the value.
+pub(super) fn check_tags(node: &Node, diagnostics: &mut Diagnostics) {
+    if let Some(tag) = node.tag.as_deref().filter(|tag| *tag != "!age") {
+        let help = match tag {
+            "!vault" => "Ansible Vault is not read; encrypt the value with age and tag it `!age`",
+            "!unsafe" => "keep it from being rendered with {% raw %} and {% endraw %}",
+            _ => "the only tag is `!age`, for an encrypted value",
+        };
+        diagnostics.push(Diagnostic::error(node.span, format!("unknown tag `{tag}`")).help(help));
+    }
+    match &node.kind {
+        Kind::Seq(items) => items.iter().for_each(|item| check_tags(item, diagnostics)),
+        Kind::Map(map) => map.iter().for_each(|(_, item)| check_tags(item, diagnostics)),
+        _ => {}
+    }
+}
+
 fn check_var_name(key: &Key, diagnostics: &mut Diagnostics) {
     if RESERVED_VARS.contains(&&*key.name) {
         diagnostics.push(

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     collect::{Collector, canonical},
-    draft::check_vars,
+    draft::{check_tags, check_vars},
     dynamic,
 };
 use crate::{
@@ -185,6 +185,7 @@ impl Collector<'_> {
     /// Adds a file of `group_vars/` or `host_vars/`, whose later files win over earlier ones.
     pub(super) fn vars_file(&mut self, file: VarsFile) {
         let span = file.node.span;
+        check_tags(&file.node, self.diagnostics);
         let vars = check_vars(file.node, self.diagnostics);
         let name = canonical(&file.name);
         let clusters = &mut self.draft.clusters;

@@ -41,6 +41,7 @@ pub fn load(paths: &[PathBuf], sources: &mut Sources, diagnostics: &mut Diagnost
     let files = files::read(paths, sources, diagnostics);
     let mut collector = collect::Collector { draft: draft::Draft::default(), overfull: false, diagnostics };
     for document in files.documents {
+        draft::check_tags(&document.node, collector.diagnostics);
         match document.format {
             files::Format::Yaml => collector.document(document.node),
             files::Format::Dynamic => collector.dynamic(document.node),

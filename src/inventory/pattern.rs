@@ -21,6 +21,9 @@ use crate::{
 /// Missing names that a message lists; more would only push the useful part away.
 const MAX_LISTED: usize = 5;
 
+/// Problems for which a near name is looked for.
+pub(super) const MAX_GUESSES: usize = 20;
+
 /// A parsed host pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
@@ -239,13 +242,17 @@ impl Inventory {
             Matcher::Regex(regex) => self.match_wildcard(&term.text, regex),
             Matcher::Names(set) => self.match_names(&term.text, set),
             Matcher::Subscript { group, first, last, range } => match (self.group(group), range) {
-                (Some(group), _) => subscript_hosts(&term.text, group, *first, *last),
-                (None, Some(range)) => self.match_names(&term.text, range),
+                (Some(group), _) => subscript_hosts(group, *first, *last),
+                // Only Ansible's subscripts are written with a colon, so there it is the group that is missing.
+                (None, Some(range)) if !term.text.contains(':') => self.match_names(&term.text, range),
+                (None, Some(range)) => self.match_names(&term.text, range).map_err(|_| NoMatch::new(group)),
                 (None, None) => Err(NoMatch::new(group)),
             },
         };
         found.unwrap_or_else(|no_match| {
-            problems.push(no_match.explain(term.span, self.known_names()));
+            // Each guess looks at every name; the first few help, the thousandth only costs time.
+            let known = self.known_names().take(if problems.len() < MAX_GUESSES { usize::MAX } else { 0 });
+            problems.push(no_match.explain(term.span, known));
             Vec::new()
         })
     }
@@ -266,7 +273,7 @@ impl Inventory {
 
     fn match_names(&self, text: &str, set: &NodeSet) -> Result<Vec<HostId>, NoMatch> {
         let mut found = Vec::new();
-        let mut missing = NoMatch { text: text.to_owned(), names: Vec::new() };
+        let mut missing = Vec::new();
         for expanded in set.expand() {
             let name = expanded.name.as_str();
             if let Some(id) = self.by_name.get(name) {
@@ -276,20 +283,23 @@ impl Inventory {
             } else if let Some(hosts) = glob(name).and_then(|regex| self.match_wildcard(name, &regex).ok()) {
                 found.extend(hosts);
             } else {
-                missing.names.push(expanded.name);
+                missing.push(expanded.name);
             }
         }
-        if missing.names.is_empty() { Ok(found) } else { Err(missing) }
+        if missing.is_empty() { Ok(found) } else { Err(NoMatch::Names { text: text.to_owned(), names: missing }) }
     }
 }
 
-fn subscript_hosts(text: &str, group: &Group, first: i64, last: Option<i64>) -> Result<Vec<HostId>, NoMatch> {
+fn subscript_hosts(group: &Group, first: i64, last: Option<i64>) -> Result<Vec<HostId>, NoMatch> {
     let count = i64::try_from(group.members.len()).unwrap_or(i64::MAX);
     let from_end = |index: i64| if index < 0 { index.saturating_add(count) } else { index };
     let (first, last) = (from_end(first), from_end(last.unwrap_or(-1)));
     let inside = |(index, _): &(i64, &HostId)| (first..=last).contains(index);
     let found: Vec<_> = (0_i64..).zip(&group.members).filter(inside).map(|(_, host)| *host).collect();
-    if found.is_empty() { Err(NoMatch::new(text)) } else { Ok(found) }
+    if found.is_empty() {
+        return Err(NoMatch::Subscript { group: group.name.to_string(), count: group.members.len() });
+    }
+    Ok(found)
 }
 
 /// The regular expression for a glob; `None` if the text is none.
@@ -303,36 +313,53 @@ fn glob(text: &str) -> Option<Regex> {
 
 /// A term that fits no host, or names in it that do not.
 #[derive(Debug)]
-pub(super) struct NoMatch {
-    text: String,
-    names: Vec<String>,
+enum NoMatch {
+    Names { text: String, names: Vec<String> },
+    Subscript { group: String, count: usize },
 }
 
 impl NoMatch {
     fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), names: vec![text.to_owned()] }
+        Self::Names { text: text.to_owned(), names: vec![text.to_owned()] }
     }
 
-    fn explain<'n>(&self, span: Option<Span>, known: impl Iterator<Item = &'n str>) -> Diagnostic {
-        let first = self.names.first().map_or("", String::as_str);
-        let near = did_you_mean(first, known).map(|near| format!("did you mean `{near}`?"));
-        let message = if self.names.len() == 1 && first == self.text {
-            format!("no host or group matches `{}`", self.text)
-        } else {
-            let listed = self.names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = self.names.len().saturating_sub(MAX_LISTED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("`{}` names hosts that do not exist: {listed}{more}", self.text)
-        };
-        Diagnostic::error(span, message).maybe_help(near)
+    fn explain<'n>(self, span: Option<Span>, known: impl Iterator<Item = &'n str>) -> Diagnostic {
+        match self {
+            Self::Names { text, names } => unknown_names(&text, &names, span, known),
+            Self::Subscript { group, count } => {
+                let message = format!("there is no such host in `{group}`, which has {count}");
+                Diagnostic::error(span, message).help("the first is [0], the last is [-1]")
+            }
+        }
     }
 }
 
+fn unknown_names<'n>(
+    text: &str,
+    names: &[String],
+    span: Option<Span>,
+    known: impl Iterator<Item = &'n str>,
+) -> Diagnostic {
+    let first = names.first().map_or("", String::as_str);
+    let near = did_you_mean(first, known).map(|near| format!("did you mean `{near}`?"));
+    let message = if names.len() == 1 && first == text {
+        format!("no host or group matches `{text}`")
+    } else {
+        let listed = names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = names.len().saturating_sub(MAX_LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("`{text}` names hosts that do not exist: {listed}{more}")
+    };
+    Diagnostic::error(span, message).maybe_help(near)
+}
+
 /// The hosts that a term in a group's `hosts` means: a name, a range, a glob or a regular expression.
+/// `guess` says whether a near name is to be looked for if there are none.
 pub(super) fn match_hosts(
     term: &str,
     span: Span,
     hosts: &HashMap<HostName, HostId>,
+    guess: bool,
 ) -> Result<Vec<HostId>, Diagnostic> {
     let scan = |regex: &Regex| {
         let mut found: Vec<_> =
@@ -340,26 +367,26 @@ pub(super) fn match_hosts(
         found.sort_unstable();
         found
     };
-    let known = || hosts.keys().map(HostName::as_str);
+    let known = hosts.keys().map(HostName::as_str).take(if guess { usize::MAX } else { 0 });
     let set = match Matcher::parse(term, Some(span))? {
         Matcher::All => NodeSet::parse("*").ok(),
         Matcher::Names(set) => Some(set),
         Matcher::Subscript { range, .. } => range,
         Matcher::Regex(regex) => {
             let found = scan(&regex);
-            return if found.is_empty() { Err(NoMatch::new(term).explain(Some(span), known())) } else { Ok(found) };
+            return if found.is_empty() { Err(NoMatch::new(term).explain(Some(span), known)) } else { Ok(found) };
         }
     };
     let mut found = Vec::new();
-    let mut missing = NoMatch { text: term.to_owned(), names: Vec::new() };
+    let mut missing = Vec::new();
     for expanded in set.iter().flat_map(NodeSet::expand) {
         match (hosts.get(expanded.name.as_str()), glob(&expanded.name).map(|regex| scan(&regex))) {
             (Some(id), _) => found.push(*id),
             (None, Some(hosts)) if !hosts.is_empty() => found.extend(hosts),
-            _ => missing.names.push(expanded.name),
+            _ => missing.push(expanded.name),
         }
     }
-    if missing.names.is_empty() && set.is_some() { Ok(found) } else { Err(missing.explain(Some(span), known())) }
+    if missing.is_empty() && set.is_some() { Ok(found) } else { Err(unknown_names(term, &missing, Some(span), known)) }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::{
 
 pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Diagnostics) -> Inventory {
     let ids = draft.hosts.keys().enumerate().map(|(i, name)| (HostName::new(name.clone()), HostId::from_index(i)));
-    let mut resolver = Resolver { by_name: ids.collect(), sources, diagnostics };
+    let mut resolver = Resolver { by_name: ids.collect(), guesses: pattern::MAX_GUESSES, sources, diagnostics };
     resolver.check_names(&mut draft);
     let mut levels = resolver.levels(&draft);
     hierarchy::settle(&mut levels, draft.hosts.len(), resolver.diagnostics);
@@ -39,6 +39,8 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
 
 struct Resolver<'a> {
     by_name: HashMap<HostName, HostId>,
+    /// How many more near names to look for; each look goes through all names.
+    guesses: usize,
     sources: &'a Sources,
     diagnostics: &'a mut Diagnostics,
 }
@@ -86,6 +88,11 @@ impl Resolver<'_> {
         for (name, host) in hosts.iter().filter(|(name, _)| BUILTIN_GROUPS.contains(&canonical(name))) {
             self.diagnostics.error(host.span, format!("`{name}` cannot be the name of a host: it is a built-in group"));
         }
+    }
+
+    fn near<'n>(&mut self, word: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        self.guesses = self.guesses.checked_sub(1)?;
+        did_you_mean(word, known)
     }
 
     fn check_clash(&mut self, what: &str, name: &str, span: Span, other: &str, first: Option<Span>) -> bool {
@@ -154,7 +161,7 @@ impl Resolver<'_> {
         if draft.groups.contains_key(name) {
             return true;
         }
-        let near = did_you_mean(name, draft.groups.keys().map(|name| &**name));
+        let near = self.near(name, draft.groups.keys().map(|name| &**name));
         let help =
             near.map_or_else(|| format!("add `{name}: {{}}` under `groups`"), |near| format!("did you mean `{near}`?"));
         self.diagnostics.push(Diagnostic::error(group.span, format!("there is no group `{name}`")).help(help));
@@ -164,9 +171,10 @@ impl Resolver<'_> {
     fn group_hosts(&mut self, group: &GroupDraft, levels: &Levels) -> Vec<HostId> {
         let mut hosts: Vec<HostId> = group.hosts.iter().filter_map(|name| self.by_name.get(&**name).copied()).collect();
         for term in &group.terms {
-            match pattern::match_hosts(&term.value, term.span, &self.by_name) {
+            match pattern::match_hosts(&term.value, term.span, &self.by_name, self.guesses > 0) {
                 Ok(found) => hosts.extend(found),
                 Err(problem) => {
+                    self.guesses = self.guesses.saturating_sub(1);
                     let is_group = levels.contains_key(canonical(&term.value));
                     let help = is_group.then(|| format!("`{}` is a group: name it under `children`", term.value));
                     self.diagnostics.push(problem.maybe_help(help));
@@ -183,13 +191,16 @@ impl Resolver<'_> {
                 Some(index) => children.push(Spanned::new(index, child.span)),
                 // All groups are inside `all`, and none of them can be turned inside out.
                 None if parent == "all" => {}
-                None => self.diagnostics.push(self.no_such_child(child, levels)),
+                None => {
+                    let problem = self.no_such_child(child, levels);
+                    self.diagnostics.push(problem);
+                }
             }
         }
         children
     }
 
-    fn no_such_child(&self, child: &Spanned<Arc<str>>, levels: &Levels) -> Diagnostic {
+    fn no_such_child(&mut self, child: &Spanned<Arc<str>>, levels: &Levels) -> Diagnostic {
         let name = &*child.value;
         if BUILTIN_GROUPS.contains(&name) {
             return Diagnostic::error(child.span, format!("`{name}` cannot be a child of a group"));
@@ -197,7 +208,7 @@ impl Resolver<'_> {
         let help = if self.by_name.contains_key(name) {
             Some(format!("`{name}` is a host: name it under `hosts`"))
         } else {
-            did_you_mean(name, levels.keys().map(|name| &**name)).map(|near| format!("did you mean `{near}`?"))
+            self.near(name, levels.keys().map(|name| &**name)).map(|near| format!("did you mean `{near}`?"))
         };
         Diagnostic::error(child.span, format!("there is no group `{name}`")).maybe_help(help)
     }
@@ -384,7 +395,7 @@ impl Resolver<'_> {
                 .help("list it under the top-level key `hypervisors`"),
             None => {
                 let known = hosts.iter().map(|pending| &pending.host).filter(|host| host.kind == HostKind::Hypervisor);
-                let near = did_you_mean(&wanted.value, known.map(|host| host.name.as_str()));
+                let near = self.near(&wanted.value, known.map(|host| host.name.as_str()));
                 Diagnostic::error(wanted.span, format!("there is no hypervisor `{}`", wanted.value))
                     .maybe_help(near.map(|near| format!("did you mean `{near}`?")))
             }

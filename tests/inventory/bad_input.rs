@@ -55,6 +55,7 @@ const CASES: &[(&str, &str)] = &[
     ("unknown cluster and member keys", "clusters:\n  p: {etdc: {}, members: {m1: {hypervsor: hv1}}}\n"),
     ("ssh_via", "clusters:\n  p: {members: {m1: {ssh_via: hyperviser}, m2: {ssh_via: hypervisor}}}\n"),
     ("reserved variables", "vars: {groups: 1}\nhosts: {a: {vars: {inventory_hostname: x, host-name: y}}}\n"),
+    ("unknown tags", "vars: {a: !vault x, b: [!unsafe y, !age z]}\n"),
     ("template in an address", "hosts: {a: {address: '{{ x }}'}}\nvars: {ansible_user: '{{ me }}'}\n"),
     (
         "Ansible's variables without effect",

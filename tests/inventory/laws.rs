@@ -184,3 +184,13 @@ fn the_examples_load() {
         assert!(inventory.hosts().len() > 0);
     }
 }
+
+/// Every YAML block of the documentation is an inventory that loads.
+#[test]
+fn the_documentation_loads() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/inventory.md");
+    let text = fs::read_to_string(path).unwrap();
+    let blocks: Vec<_> = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 2);
+    blocks.into_iter().for_each(|block| drop(load_fine(block)));
+}

@@ -1,5 +1,7 @@
 //! Host patterns.
 
+use etcdrun::{inventory::Pattern, model::Span};
+
 use crate::support::{Loaded, load_fine};
 
 fn fleet() -> Loaded {
@@ -46,4 +48,54 @@ fn terms_name_hosts_groups_and_clusters() {
     for (pattern, expected) in cases {
         assert_eq!(fleet.select(pattern).as_deref(), Ok(*expected), "{pattern}");
     }
+}
+
+#[test]
+fn terms_that_match_nothing_say_what_is_near() {
+    let fleet = fleet();
+    let patterns = [
+        "hv9",
+        "wbe",
+        "all:!hv7x",
+        "hv[3-12]",
+        "x*",
+        "~^x",
+        "prod[7]",
+        "nothing[0:2]",
+        "prdo,web3",
+        "hypervisor",
+        "a:",
+        "hv[9-1]",
+    ];
+    let report: String =
+        patterns.map(|pattern| format!("## {pattern}\n{}\n", fleet.select(pattern).err().unwrap_or_default())).concat();
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn problems_point_at_the_term() {
+    let mut fleet = fleet();
+    for text in ["web1:hvx", "'web1:hvx'"] {
+        let file = fleet.sources.add("--limit", text);
+        let span = Span::new(file, 0, text.len());
+        let pattern = Pattern::parse(text.trim_matches('\''), span).unwrap();
+        let problems = fleet.inventory.select(&pattern).unwrap_err();
+        let place = problems[0].span.unwrap();
+        assert_eq!(&text[place.start as usize..place.end as usize], "hvx");
+    }
+}
+
+#[test]
+fn a_limit_reads_files() {
+    let mut fleet = fleet();
+    let list = fleet.folder.path().join("limit.txt");
+    std::fs::write(&list, "# hosts that failed\nweb1\n\n  hv[1-2] # and these\n!hv2\n").unwrap();
+    let limit = Pattern::parse_limit(&format!("@{},alone", list.display()), None, &mut fleet.sources).unwrap();
+    assert_eq!(fleet.names(&fleet.inventory.select(&limit).unwrap()), ["hv1", "web1", "alone"]);
+
+    std::fs::write(&list, "web1\nnobody\n").unwrap();
+    let limit = Pattern::parse_limit(&format!("@{}", list.display()), None, &mut fleet.sources).unwrap();
+    let problems = fleet.inventory.select(&limit).unwrap_err();
+    assert!(fleet.describe(&problems[0]).contains("limit.txt:2:1"), "{}", fleet.describe(&problems[0]));
+    assert!(Pattern::parse_limit("@/nonexistent", None, &mut fleet.sources).is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Instant};
 
-use crate::support::load_fine;
+use crate::support::{load, load_fine};
 
 /// 1,000 hypervisors and 5,000 members, each written out.
 fn large() -> String {
@@ -47,4 +47,17 @@ fn six_thousand_hosts_load_quickly() {
     // An optimised build takes 0.2 s; this bound allows for a debug build on a busy machine, and still
     // catches whatever grows with the square of the fleet.
     assert!(loaded.as_secs() < 20 && selected.as_secs() < 5, "{loaded:?} {selected:?}");
+}
+
+/// A file that is wrong everywhere is refused in time, too.
+#[test]
+fn thousands_of_problems_are_reported_quickly() {
+    let mut text = String::from("hosts: {\"h[1-3000]\": {}}\ngroups:\n  g:\n    hosts:\n");
+    (1..=3000).for_each(|n| writeln!(text, "      - hh{n}").unwrap());
+    text += "  k:\n    hosts:\n";
+    (1..=3000).for_each(|n| writeln!(text, "      m{n}: {{adress: x}}").unwrap());
+    let start = Instant::now();
+    let loaded = load(&text);
+    assert_eq!(loaded.diagnostics.iter().count(), 6000);
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
