@@ -34,6 +34,11 @@ pub(super) fn to_value(value: &Value) -> Result<model::Value, Error> {
     nested(value, MAX_DEPTH)
 }
 
+/// A run-time value for minijinja.
+pub(super) fn from_value(value: &model::Value) -> Value {
+    Value::from(minijinja::value::Serde(value))
+}
+
 fn nested(value: &Value, depth: usize) -> Result<model::Value, Error> {
     if depth == 0 {
         return Err(invalid(format!("a value that contains itself, or is nested more than {MAX_DEPTH} levels deep")));

@@ -17,6 +17,7 @@ use super::{
     file::Files,
     rewrite::Rewritten,
     session,
+    view::is_view,
 };
 use crate::{
     model::{Span, Value},
@@ -151,11 +152,26 @@ impl Engine {
         if is_omit(value) {
             return Ok(None);
         }
-        let value = convert::to_value(value).map_err(|error| {
-            let problem = self.explain_plain(error, scope);
-            Diagnostic { span: problem.span.or(Some(node.span)), ..problem }
-        })?;
+        let value = convert::to_value(value).map_err(|error| self.explain_at(node.span, error, scope))?;
         Ok(Some(Node::from_value(node.span, value)))
+    }
+
+    /// The value of a variable that is a template. What an expression built is computed to the last
+    /// item while the variable still counts as being rendered, so that it cannot contain itself.
+    pub(super) fn render_variable(&self, node: &Node, scope: &Scope) -> Result<Rendered, Diagnostic> {
+        let value = self.render_scalar(node, scope)?;
+        match value.kind() {
+            ValueKind::Seq | ValueKind::Map | ValueKind::Iterable if !is_view(&value) => {
+                let value = convert::to_value(&value).map_err(|error| self.explain_at(node.span, error, scope))?;
+                Ok(convert::from_value(&value))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn explain_at(&self, span: Span, error: Error, scope: &Scope) -> Diagnostic {
+        let problem = self.explain_plain(error, scope);
+        Diagnostic { span: problem.span.or(Some(span)), ..problem }
     }
 
     /// The value of a string that is a template, of whatever type.
@@ -175,11 +191,13 @@ impl Engine {
 
     fn run(&self, compiled: &Compiled, place: Place<'_>, scope: &Scope) -> Result<Rendered, Diagnostic> {
         let context = scope.to_object(self);
-        let result = match &compiled.code {
-            Code::Expression(expression) => expression.eval(context),
-            Code::Text(template) => template.render(context).map(Rendered::from),
-        };
-        result.map_err(|error| error::explain(&error, place, compiled.base, &compiled.rewritten, self, scope))
+        session::run(|| {
+            let result = match &compiled.code {
+                Code::Expression(expression) => expression.eval(context),
+                Code::Text(template) => template.render(context).map(Rendered::from),
+            };
+            result.map_err(|error| error::explain(&error, place, compiled.base, &compiled.rewritten, self, scope))
+        })
     }
 
     /// The expression came to nothing without any step of it failing.

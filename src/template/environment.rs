@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, syntax::SyntaxConfig, value::ValueKind};
 
 use super::{
-    convert::{Omit, invalid, is_omit, undefined},
+    convert::{Omit, invalid, is_omit, to_value, undefined},
     filters, functions, limits, methods, predicates,
 };
 
@@ -55,11 +55,13 @@ fn build() -> Environment<'static> {
     environment
 }
 
-/// What is written for a value; nothing for none.
+/// What is written for a value; nothing for none. A collection is looked through first: writing it
+/// could not fail.
 fn printable(value: &Value) -> Result<Option<&Value>, Error> {
     match value.kind() {
         ValueKind::Undefined => Err(undefined(value)),
         ValueKind::None => Ok(None),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => to_value(value).map(|_| Some(value)),
         _ if is_omit(value) => Err(invalid("`omit` stands only where a whole value may be left out")),
         _ => Ok(Some(value)),
     }

@@ -13,6 +13,7 @@ use super::{
     environment,
     error::{Failure, Problem, causes},
     rewrite::Rewritten,
+    session,
 };
 use crate::source::Diagnostic;
 
@@ -67,7 +68,8 @@ struct Compiled {
 
 #[derive(Default)]
 pub(super) struct Files {
-    cache: RwLock<HashMap<(String, String), Arc<Compiled>>>,
+    /// By name, then by text.
+    cache: RwLock<HashMap<String, HashMap<String, Arc<Compiled>>>>,
 }
 
 impl Files {
@@ -80,20 +82,26 @@ impl Files {
         scope: &Scope,
     ) -> Result<String, Diagnostic> {
         let compiled = self.compiled(name, text, loader)?;
-        let rendered =
-            compiled.environment.get_template(name).and_then(|template| template.render(scope.to_object(engine)));
-        rendered.map_err(|error| compiled.explain(&error, engine, scope))
+        session::run(|| {
+            let template = compiled.environment.get_template(name);
+            let rendered = template.and_then(|template| template.render(scope.to_object(engine)));
+            rendered.map_err(|error| compiled.explain(&error, engine, scope))
+        })
     }
 
     fn compiled(&self, name: &str, text: &str, loader: Loader<'_>) -> Result<Arc<Compiled>, Diagnostic> {
-        let key = (name.to_owned(), text.to_owned());
-        let known = self.cache.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = self.known(name, text);
         if let Some(known) = known.filter(|known| known.is_current(name, loader)) {
             return Ok(known);
         }
         let compiled = Arc::new(Compiled::new(read_parts(name, text, loader)?)?);
-        self.cache.write().unwrap_or_else(PoisonError::into_inner).insert(key, compiled.clone());
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        cache.entry(name.to_owned()).or_default().insert(text.to_owned(), compiled.clone());
         Ok(compiled)
+    }
+
+    fn known(&self, name: &str, text: &str) -> Option<Arc<Compiled>> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).get(name)?.get(text).cloned()
     }
 }
 

@@ -13,13 +13,16 @@ const MAX_ELIFS: usize = 200;
 const MAX_TEXT: usize = 4 << 20;
 
 /// Steps of one instruction each that a render may take; a loop in a loop is soon endless.
-pub(super) const FUEL: u64 = 20_000_000;
+pub(super) const FUEL: u64 = 5_000_000;
 
 /// How deep macros, includes and loops may nest while rendering.
 pub(super) const RECURSION: usize = 200;
 
 /// How far variables may refer to variables that refer to variables.
 pub(super) const VARIABLE_DEPTH: usize = 32;
+
+/// How many items of variables one call may look at.
+pub(super) const COLLECTION_STEPS: usize = 2_000_000;
 
 /// Refuses a text whose syntax tree would be too deep. A text that is not valid passes: the parser
 /// says it better.

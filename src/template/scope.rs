@@ -1,8 +1,8 @@
 //! Layered variables. The last layer that has a name wins; nothing is copied.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
-use minijinja::value::{Enumerator, Object};
+use minijinja::value::{DynObject, Enumerator, Object};
 
 use super::{Engine, convert, session, view};
 use crate::{
@@ -102,12 +102,16 @@ impl Scope {
 
     /// All variables as one lazy object, such as an entry of `hostvars`.
     pub fn to_object(&self, engine: &Engine) -> minijinja::Value {
-        minijinja::Value::from_object(Context { engine: engine.clone(), scope: self.clone() })
+        minijinja::Value::from_object(Context { engine: engine.clone(), scope: self.clone(), depth: 0 })
     }
 
     pub(super) fn lookup(&self, engine: &Engine, name: &str) -> Option<minijinja::Value> {
+        self.lookup_at(engine, name, 0)
+    }
+
+    fn lookup_at(&self, engine: &Engine, name: &str, depth: u8) -> Option<minijinja::Value> {
         self.layers().find_map(|layer| match layer {
-            Layer::Nodes(vars) => view::of_variable(engine, self, vars, name),
+            Layer::Nodes(vars) => view::of_variable(engine, self, vars, name, depth),
             Layer::Values(values) => view::of_value(values, name),
             Layer::Dynamic(layer) => layer.get(name),
         })
@@ -120,9 +124,18 @@ impl Scope {
 }
 
 /// A scope as minijinja sees it.
-struct Context {
+pub(super) struct Context {
     engine: Engine,
     scope: Scope,
+    /// How much leads to it, when it is a value inside others.
+    depth: u8,
+}
+
+impl Context {
+    pub fn at_depth(value: &minijinja::Value, depth: u8) -> Option<minijinja::Value> {
+        let Self { engine, scope, .. } = value.downcast_object_ref()?;
+        Some(minijinja::Value::from_object(Self { engine: engine.clone(), scope: scope.clone(), depth }))
+    }
 }
 
 impl fmt::Debug for Context {
@@ -137,10 +150,14 @@ impl Object for Context {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<minijinja::Value> {
-        self.scope.lookup(&self.engine, key)
+        self.scope.lookup_at(&self.engine, key, self.depth)
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         Enumerator::Values(self.scope.names().into_iter().map(minijinja::Value::from).collect())
+    }
+
+    fn custom_cmp(self: &Arc<Self>, other: &DynObject) -> Option<Ordering> {
+        view::compare(self, other)
     }
 }

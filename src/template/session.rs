@@ -8,7 +8,10 @@ use std::{cell::RefCell, collections::HashMap};
 
 use minijinja::Value;
 
-use super::{Engine, Scope, limits::VARIABLE_DEPTH};
+use super::{
+    Engine, Scope,
+    limits::{COLLECTION_STEPS, VARIABLE_DEPTH},
+};
 use crate::source::{Diagnostic, Node};
 
 /// A node in the light of a scope.
@@ -23,8 +26,12 @@ struct Remembered {
 #[derive(Default)]
 struct Session {
     depth: usize,
+    steps: usize,
     remembered: HashMap<Key, Remembered>,
     rendering: Vec<(Key, String)>,
+    /// A variable that failed during the innermost run. minijinja compares and hashes without a
+    /// way to fail, so a failed item in a list would only be unequal to everything.
+    failure: Option<Diagnostic>,
 }
 
 thread_local! {
@@ -40,6 +47,7 @@ impl Drop for Leave {
             session.depth -= 1;
             (session.depth == 0).then(|| {
                 session.rendering.clear();
+                session.failure = None;
                 std::mem::take(&mut session.remembered)
             })
         });
@@ -50,9 +58,28 @@ impl Drop for Leave {
 
 /// Runs one call into the engine. Calls may nest, as when `hostvars` renders for another host.
 pub(super) fn enter<R>(call: impl FnOnce() -> R) -> R {
-    SESSION.with_borrow_mut(|session| session.depth += 1);
+    SESSION.with_borrow_mut(|session| {
+        if session.depth == 0 {
+            session.steps = 0;
+        }
+        session.depth += 1;
+    });
     let _leave = Leave;
     call()
+}
+
+/// Runs one template. A variable that failed makes it fail, however its value was used.
+pub(super) fn run<R>(template: impl FnOnce() -> Result<R, Diagnostic>) -> Result<R, Diagnostic> {
+    let outer = SESSION.with_borrow_mut(|session| session.failure.take());
+    let result = template();
+    let failure = SESSION.with_borrow_mut(|session| std::mem::replace(&mut session.failure, outer));
+    result.and_then(|value| failure.map_or(Ok(value), Err))
+}
+
+pub(super) fn note_failure(problem: &Diagnostic) {
+    SESSION.with_borrow_mut(|session| {
+        session.failure.get_or_insert_with(|| problem.clone());
+    });
 }
 
 /// Renders a variable that is a template, or remembers what came of it.
@@ -68,13 +95,22 @@ pub(super) fn render(
             return known;
         }
         SESSION.with_borrow_mut(|session| session.begin(key, describe(), node))?;
-        let result = engine.render_scalar(node, scope);
+        let result = engine.render_variable(node, scope);
         SESSION.with_borrow_mut(|session| {
             session.rendering.pop();
             let remembered = Remembered { result: result.clone(), _scope: scope.clone() };
             session.remembered.insert(key, remembered);
         });
         result
+    })
+}
+
+/// Counts a step into a collection. False when there were too many. A step that is too deep counts
+/// for all that are left: a collection that contains itself twice doubles with every level.
+pub(super) fn take_step(is_shallow: bool) -> bool {
+    SESSION.with_borrow_mut(|session| {
+        session.steps = if is_shallow { session.steps.saturating_add(1) } else { usize::MAX };
+        session.steps <= COLLECTION_STEPS
     })
 }
 

@@ -1,31 +1,50 @@
 //! Variables as minijinja values, without copying: a map or a list is a view into its tree.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use minijinja::{
     Value,
-    value::{Enumerator, Object, ObjectRepr},
+    value::{DynObject, Enumerator, Object, ObjectExt, ObjectRepr, ValueKind},
 };
 
-use super::{Engine, Scope, error::Failure, session};
+use super::{Engine, Scope, error::Failure, scope::Context, session};
 use crate::{
     model::{self, ValueMap},
-    source::{Kind, Node, Vars},
+    source::{Diagnostic, Kind, Node, Vars},
 };
 
-/// The value of a variable from a file.
-pub(super) fn of_variable(engine: &Engine, scope: &Scope, vars: &Arc<Vars>, name: &str) -> Option<Value> {
+/// How deep a value can be followed. Files are not nested that deep; a list that contains itself is.
+const MAX_DEPTH: u8 = 200;
+
+/// The value of a variable from a file, at a depth in whatever leads to it.
+pub(super) fn of_variable(engine: &Engine, scope: &Scope, vars: &Arc<Vars>, name: &str, depth: u8) -> Option<Value> {
     let (index, _, node) = vars.get_full(name)?;
     Some(match scalar(engine, scope, node, || name.to_owned()) {
-        Some(value) => value,
+        Some(value) => deeper(value, depth),
         None => Value::from_object(NodeView {
             engine: engine.clone(),
             scope: scope.clone(),
             vars: vars.clone(),
             index,
             path: Box::default(),
+            depth,
         }),
     })
+}
+
+/// The same value, further down. Only views can lead back to where they came from.
+fn deeper(value: Value, depth: u8) -> Value {
+    if let Some(view) = value.downcast_object_ref::<NodeView>() {
+        return Value::from_object(NodeView { depth, ..view.clone() });
+    }
+    Context::at_depth(&value, depth).unwrap_or(value)
+}
+
+/// Whether a value is lazy and cannot be used up, so that it may be kept as it is.
+pub(super) fn is_view(value: &Value) -> bool {
+    value.downcast_object_ref::<NodeView>().is_some()
+        || value.downcast_object_ref::<ValueView>().is_some()
+        || Context::at_depth(value, 0).is_some()
 }
 
 /// The value of a node that is not a collection.
@@ -36,14 +55,38 @@ fn scalar(engine: &Engine, scope: &Scope, node: &Node, describe: impl FnOnce() -
         Kind::Int(n) => Value::from(*n),
         Kind::Float(n) => Value::from(*n),
         Kind::String(_) if super::engine::is_rendered(node) => {
-            session::render(engine, scope, node, describe).unwrap_or_else(Failure::into_value)
+            session::render(engine, scope, node, describe).unwrap_or_else(failed)
         }
         Kind::String(text) => Value::from(text.clone()),
         Kind::Seq(_) | Kind::Map(_) => return None,
     })
 }
 
+fn failed(problem: Diagnostic) -> Value {
+    session::note_failure(&problem);
+    Failure::into_value(problem)
+}
+
+/// The items of a collection for a comparison, with keys in order. minijinja panics when it orders
+/// two failed values; they compare as undefined instead, and the run fails all the same.
+fn comparable(view: &Arc<impl Object + 'static>) -> Vec<(Value, Value)> {
+    let settle = |value: Value| if value.kind() == ValueKind::Invalid { Value::UNDEFINED } else { value };
+    let pairs = view.try_iter_pairs().into_iter().flatten();
+    let mut pairs: Vec<_> = pairs.map(|(key, value)| (key, settle(value))).collect();
+    if view.repr() == ObjectRepr::Map {
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    pairs
+}
+
+/// Orders two objects of one type.
+pub(super) fn compare<T: Object + 'static>(view: &Arc<T>, other: &DynObject) -> Option<Ordering> {
+    let other = other.downcast::<T>()?;
+    Some(comparable(view).cmp(&comparable(&other)))
+}
+
 /// A list or a map in a variable. Templates inside are rendered one by one, when they are asked for.
+#[derive(Clone)]
 struct NodeView {
     engine: Engine,
     scope: Scope,
@@ -52,6 +95,7 @@ struct NodeView {
     index: usize,
     /// The way from the variable to the collection: positions in lists and maps.
     path: Box<[u32]>,
+    depth: u8,
 }
 
 impl NodeView {
@@ -62,17 +106,16 @@ impl NodeView {
 
     fn child(&self, position: usize) -> Option<Value> {
         let node = child(self.node()?, position)?;
+        if !session::take_step(self.depth < MAX_DEPTH) {
+            let message = format!("`{}` contains itself, or is far too large", self.describe(position));
+            return Some(failed(Diagnostic::error(node.span, message)));
+        }
         if let Some(value) = scalar(&self.engine, &self.scope, node, || self.describe(position)) {
-            return Some(value);
+            return Some(deeper(value, self.depth + 1));
         }
         let step = u32::try_from(position).ok()?;
-        Some(Value::from_object(Self {
-            engine: self.engine.clone(),
-            scope: self.scope.clone(),
-            vars: self.vars.clone(),
-            index: self.index,
-            path: self.path.iter().copied().chain([step]).collect(),
-        }))
+        let path = self.path.iter().copied().chain([step]).collect();
+        Some(Value::from_object(Self { path, depth: self.depth + 1, ..self.clone() }))
     }
 
     /// `etcd.members[0].address`, for messages.
@@ -141,6 +184,10 @@ impl Object for NodeView {
             }
             _ => Enumerator::Empty,
         }
+    }
+
+    fn custom_cmp(self: &Arc<Self>, other: &DynObject) -> Option<Ordering> {
+        compare(self, other)
     }
 }
 

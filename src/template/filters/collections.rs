@@ -66,8 +66,11 @@ fn join(list: &Value, joiner: Option<String>, attribute: Option<String>, names: 
     Ok(texts.collect::<Result<Vec<_>, Error>>()?.join(&joiner))
 }
 
+/// Deeper than any value but one that contains itself.
+const DEEPEST: usize = 250;
+
 fn flatten(value: Value, levels: Option<usize>, names: Kwargs) -> Result<Value, Error> {
-    let levels = named(levels, &names, "levels")?.unwrap_or(64);
+    let levels = named(levels, &names, "levels")?.map_or(DEEPEST, |levels| levels.min(DEEPEST));
     let skip_nulls = names.get::<Option<bool>>("skip_nulls")?.unwrap_or(true);
     names.assert_all_used()?;
     let mut flat = Vec::new();
@@ -114,8 +117,8 @@ fn symmetric_difference(a: &Value, b: &Value) -> Result<Value, Error> {
     union(&difference(a, b)?, &difference(b, a)?)
 }
 
-fn zip_longest(first: Value, others: Rest<Value>) -> Result<Value, Error> {
-    let (mut lists, names) = super::regular::split_names(others)?;
+fn zip_longest(first: Value, others: Rest<Value>, names: Kwargs) -> Result<Value, Error> {
+    let mut lists = others.0;
     let fill = names.get::<Option<Value>>("fillvalue")?.unwrap_or_else(|| Value::from(()));
     names.assert_all_used()?;
     lists.insert(0, first);
@@ -242,21 +245,20 @@ impl ListMerge {
 }
 
 /// Mappings into one; the last wins.
-fn combine(first: Value, others: Rest<Value>) -> Result<Value, Error> {
-    let (others, names) = super::regular::split_names(others)?;
+fn combine(first: Value, others: Rest<Value>, names: Kwargs) -> Result<Value, Error> {
     let recursive = names.get::<Option<bool>>("recursive")?.unwrap_or(false);
     let lists =
         names.get::<Option<String>>("list_merge")?.map_or(Ok(ListMerge::Replace), |text| ListMerge::parse(&text))?;
     names.assert_all_used()?;
     let mut all = Vec::new();
-    for value in std::iter::once(first).chain(others) {
+    for value in std::iter::once(first).chain(others.0) {
         match value.kind() {
             ValueKind::Seq | ValueKind::Iterable => all.extend(items(&value)?),
             _ => all.push(value),
         }
     }
     let empty = Value::from_pairs(Vec::<(Value, Value)>::new());
-    all.iter().try_fold(empty, |old, new| merge(&old, new, recursive, lists, 64))
+    all.iter().try_fold(empty, |old, new| merge(&old, new, recursive, lists, DEEPEST))
 }
 
 fn merge(old: &Value, new: &Value, recursive: bool, lists: ListMerge, depth: usize) -> Result<Value, Error> {

@@ -12,7 +12,7 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use sha2::Digest;
 
 use super::{
-    super::convert::{invalid, to_value, undefined},
+    super::convert::{from_value, invalid, to_value, undefined},
     describe, named,
 };
 use crate::{
@@ -99,11 +99,6 @@ fn from_json(text: &Value) -> Result<Value, Error> {
     let value: model::Value =
         serde_json::from_str(text).map_err(|error| invalid(format!("this is not JSON: {error}")))?;
     Ok(from_value(&value))
-}
-
-/// A run-time value for minijinja.
-pub(super) fn from_value(value: &model::Value) -> Value {
-    Value::from(minijinja::value::Serde(value))
 }
 
 fn to_yaml(value: Value, options: Kwargs) -> Result<String, Error> {

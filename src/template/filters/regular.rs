@@ -117,8 +117,7 @@ fn escape<'t>(rest: &'t str, out: &mut String) -> &'t str {
     rest
 }
 
-fn regex_search(text: String, regex: String, groups: Rest<Value>) -> Result<Value, Error> {
-    let (groups, names) = split_names(groups)?;
+fn regex_search(text: String, regex: String, groups: Rest<Value>, names: Kwargs) -> Result<Value, Error> {
     let flags = Flags::read(None, None, &names)?;
     names.assert_all_used()?;
     search(&text, &pattern(&regex, flags)?, &groups)
@@ -142,16 +141,6 @@ fn capture(captures: &Captures<'_>, group: &str) -> Result<Value, Error> {
         Err(_) => captures.name(name),
     };
     Ok(found.map_or_else(|| Value::from(()), |found| Value::from(found.as_str())))
-}
-
-pub(super) fn split_names(arguments: Rest<Value>) -> Result<(Vec<Value>, Kwargs), Error> {
-    let mut arguments = arguments.0;
-    let names = match arguments.last() {
-        Some(last) if last.is_kwargs() => arguments.pop(),
-        _ => None,
-    };
-    let names = Kwargs::try_from(names.unwrap_or_default())?;
-    Ok((arguments, names))
 }
 
 fn regex_findall(

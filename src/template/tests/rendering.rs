@@ -195,6 +195,23 @@ fn a_variable_is_rendered_once_a_call_and_failures_do_not_multiply() {
     assert_eq!(bench.eval("v0", &bad).unwrap_err().message, "`nobody` is undefined");
 }
 
+#[test]
+fn a_failed_item_is_an_error_in_comparisons_too() {
+    let mut bench = Bench::new();
+    let scope = bench.scope(
+        "{a: [1, '{{ nobody }}'], b: [1, '{{ nobody }}'], c: {x: 1, y: 2}, d: {y: 2, x: 1}, e: ['{{ c.x }}', 2]}",
+    );
+    for expression in
+        ["a == b", "a == a", "a == [1]", "a < b", "[a, b] | sort", "[b, a] | unique", "2 in a", "a | union(b)"]
+    {
+        let problem = bench.eval(expression, &scope).map_err(|problem| problem.message);
+        assert_eq!(problem, Err("`nobody` is undefined".into()), "{expression}");
+    }
+    for expression in ["c == d", "e == [1, 2]", "c != e", "e is sequence", "a | length == 2", "a[0] == 1"] {
+        assert_eq!(bench.holds(expression, &scope), Ok(true), "{expression}");
+    }
+}
+
 struct Others(Engine, Vec<(String, Scope)>);
 
 impl DynamicLayer for Others {
