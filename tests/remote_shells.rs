@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use std::{
+    process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -380,4 +381,14 @@ fn is_alive(pid: &str) -> bool {
 fn end(pid: i64) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn every_shell_file_passes_shellcheck() {
+    let files =
+        Command::new("find").args([concat!(env!("CARGO_MANIFEST_DIR"), "/src"), "-name", "*.sh"]).output().unwrap();
+    let files = String::from_utf8(files.stdout).unwrap();
+    assert!(files.lines().count() > 3);
+    let checked = Command::new("shellcheck").args(["-s", "sh"]).args(files.lines()).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }

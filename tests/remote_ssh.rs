@@ -5,7 +5,6 @@ mod support;
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -74,6 +73,17 @@ impl Sudoers {
     }
 }
 
+impl Sudoers {
+    /// As sudo does by default since 1.9.14: the command gets a session of its own.
+    fn use_pty(&self, user: &TempUser) {
+        let rule = std::fs::read_to_string(&self.0).unwrap();
+        run("chmod", &["640", self.0.to_str().unwrap()]);
+        std::fs::write(&self.0, format!("Defaults:{} use_pty\n{rule}", user.name)).unwrap();
+        run("chmod", &["440", self.0.to_str().unwrap()]);
+        run("visudo", &["-cqf", self.0.to_str().unwrap()]);
+    }
+}
+
 impl Drop for Sudoers {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
@@ -91,6 +101,10 @@ async fn eventually(what: &str, condition: impl Fn() -> bool) {
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+fn name_of(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
 }
 
 #[tokio::test]
@@ -148,7 +162,7 @@ async fn sudo_with_a_password_gets_it_on_stdin() {
     let sshd = Sshd::start();
     let user = TempUser::create();
     user.set_password("pass 'word\\ $x");
-    let _rule = Sudoers::new(&user, "ALL=(ALL) ALL");
+    let rule = Sudoers::new(&user, "ALL=(ALL) ALL");
     let link = link_as(&sshd, &user.name, Some("pass 'word\\ $x"));
     let session = becoming(&link, "root");
     let body = "id -un; cat; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c \"$arg_secret\"; true";
@@ -158,6 +172,9 @@ async fn sudo_with_a_password_gets_it_on_stdin() {
     assert_eq!(other.stdout, "nobody");
     session.run_one(command("true"), false).await.unwrap();
     assert_eq!(link.execs(), 7);
+    rule.use_pty(&user);
+    let outcome = session.run_one(command("id -un; cat; echo err >&2; exit 3"), false).await.unwrap();
+    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str(), outcome.rc), ("root", "err", Some(3)));
 }
 
 #[tokio::test]
@@ -255,8 +272,11 @@ async fn a_server_that_is_gone_is_unreachable() {
 async fn a_step_that_takes_too_long_leaves_nothing_running() {
     let sshd = Sshd::start();
     let user = TempUser::create();
-    let _rule = Sudoers::new(&user, "ALL=(ALL) NOPASSWD: ALL");
-    for become_user in [None, Some("root"), Some("nobody")] {
+    let rule = Sudoers::new(&user, "ALL=(ALL) NOPASSWD: ALL");
+    for (become_user, pty) in [(None, false), (Some("root"), false), (Some("nobody"), false), (Some("root"), true)] {
+        if pty {
+            rule.use_pty(&user);
+        }
         let folder = tempfile::tempdir().unwrap();
         run("chmod", &["777", folder.path().to_str().unwrap()]);
         let pids = folder.path().join("pids");
@@ -278,6 +298,18 @@ async fn a_step_that_takes_too_long_leaves_nothing_running() {
         assert!(!Path::new(tmp.trim()).exists(), "{become_user:?}");
         session.run_one(command("true"), false).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_step_that_floods_us_with_output_can_still_be_ended() {
+    let sshd = Sshd::start();
+    let link = link(&sshd);
+    let session = link.session(Surroundings { timeout: Some(Duration::from_secs(1)), ..Surroundings::default() });
+    let error = session.run_one(command("yes & yes >&2"), false).await.unwrap_err();
+    assert!(matches!(error, RemoteError::TimedOut(_)), "{error:?}");
+    let names = || sshd.sessions().into_iter().filter(|pid| name_of(*pid) == "yes\n").count();
+    eventually("both have ended", || names() == 0).await;
+    assert_eq!(session.run_one(command("echo well"), false).await.unwrap().stdout, "well");
 }
 
 #[tokio::test]
@@ -340,18 +372,4 @@ async fn a_step_goes_on_to_its_end_when_the_connection_dies_but_no_other_starts(
     let runner = std::fs::read_to_string(pid).unwrap();
     eventually("the runner ends", || !is_alive(runner.trim())).await;
     assert!(folder.path().join("first").exists() && !folder.path().join("second").exists());
-
-    fn name_of(pid: i32) -> String {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
-    }
-}
-
-#[test]
-fn every_shell_file_passes_shellcheck() {
-    let files =
-        Command::new("find").args([concat!(env!("CARGO_MANIFEST_DIR"), "/src"), "-name", "*.sh"]).output().unwrap();
-    let files = String::from_utf8(files.stdout).unwrap();
-    assert!(files.lines().count() > 3);
-    let checked = Command::new("shellcheck").args(["-s", "sh"]).args(files.lines()).output().unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }

@@ -66,6 +66,9 @@ pub enum RemoteError {
     /// A file did not get across.
     #[error("{0}")]
     Transfer(Trouble),
+    /// A job could not be started, asked or forgotten.
+    #[error("{0}")]
+    Job(Trouble),
 }
 
 impl RemoteError {
@@ -76,7 +79,8 @@ impl RemoteError {
             | Self::Lost(trouble)
             | Self::Become(trouble)
             | Self::Protocol(trouble)
-            | Self::Transfer(trouble) => trouble.hint.as_deref(),
+            | Self::Transfer(trouble)
+            | Self::Job(trouble) => trouble.hint.as_deref(),
             Self::TimedOut(_) => None,
         }
     }

@@ -12,6 +12,7 @@
 mod channel;
 mod error;
 mod gather;
+mod job;
 mod link;
 mod payload;
 mod reader;
@@ -23,6 +24,7 @@ mod sudo;
 mod transfer;
 
 pub use error::{RemoteError, Trouble};
+pub use job::JobState;
 pub use link::{Link, LinkOptions};
 pub use payload::{Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};

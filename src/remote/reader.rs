@@ -81,8 +81,17 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(segment: &Segment, nonce: &Nonce) -> Self {
+        Self::with(segment.steps.iter().map(|step| step.payload.capture).collect(), nonce)
+    }
+
+    /// For one step of which only this is known any more.
+    pub(super) fn for_one(capture: bool, nonce: &Nonce) -> Self {
+        Self::with(vec![capture], nonce)
+    }
+
+    fn with(captures: Vec<bool>, nonce: &Nonce) -> Self {
         Self {
-            captures: segment.steps.iter().map(|step| step.payload.capture).collect(),
+            captures,
             stdout: Stream::new(nonce),
             stderr: Stream::new(nonce),
             gathering: Gathering::default(),

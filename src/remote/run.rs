@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     Link, Payload, RemoteError, Segment, Session, Step, StepSink,
-    channel::{ChannelError, Ending, Input, Said},
+    channel::{ChannelError, Ending, Input, Output, Said},
     error::Trouble,
     reader::{Event, Reader, Source},
     script::{Become, NO_SCRIPT, Nonce, Script},
@@ -123,7 +123,7 @@ impl Run<'_> {
                     Err(error) => return Err(self.broke(FeedError::Channel(error))),
                 },
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    return Err(self.too_late().await);
+                    return Err(self.too_late(&mut output).await);
                 }
             }
         }
@@ -224,18 +224,29 @@ impl Run<'_> {
         }
     }
 
-    async fn too_late(&mut self) -> RemoteError {
-        let step = self.reader.step();
+    async fn too_late(&mut self, output: &mut Output) -> RemoteError {
         let Some(runner) = self.runner else {
             return RemoteError::Unreachable(
                 format!("the shell on the host did not start within {} s", START_LIMIT.as_secs()).into(),
             );
         };
-        if let Err(error) = timeout(KILL_LIMIT, end_runner(self.link, self.as_whom, runner)).await {
-            tracing::warn!(runner, %error, "cannot end a step that took too long");
+        let limit = self.limit(self.reader.step()).unwrap_or(START_LIMIT);
+        tokio::select! {
+            ended = timeout(KILL_LIMIT, end_runner(self.link, self.as_whom, runner)) => match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(runner, %error, "cannot end a step that took too long"),
+                Err(_) => tracing::warn!(runner, "a step that took too long does not end"),
+            },
+            () = drain(output) => {}
         }
-        RemoteError::TimedOut(self.limit(step).unwrap_or(START_LIMIT))
+        RemoteError::TimedOut(limit)
     }
+}
+
+/// Never ends. What nobody reads would hold up everything else on the connection.
+async fn drain(output: &mut Output) {
+    while let Ok(Some(_)) = output.next().await {}
+    std::future::pending().await
 }
 
 /// Hears nothing.
