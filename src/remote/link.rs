@@ -47,7 +47,7 @@ pub struct Link {
 enum Route {
     Ssh {
         connector: Connector,
-        endpoint: Endpoint,
+        endpoint: Box<Endpoint>,
     },
     /// A shell on this machine and the arguments in front of its own, as in `busybox sh`.
     Local {
@@ -64,7 +64,7 @@ struct State {
 
 impl Link {
     pub fn new(connector: Connector, endpoint: Endpoint, options: LinkOptions) -> Arc<Self> {
-        Self::by(Route::Ssh { connector, endpoint }, options)
+        Self::by(Route::Ssh { connector, endpoint: Box::new(endpoint) }, options)
     }
 
     /// A target that is this machine. `shell` is a command line such as `["busybox", "sh"]`.
