@@ -253,19 +253,33 @@ dnf_has_update() {
 }
 
 dnf_choose() {
-    todo=''
+    todo='' upgrades=''
     for word in "$@"; do
         case $word in *=*) word=${word%%=*}-${word#*=} ;; esac
         dnf_version "$word"
         case $arg_state$version in
-        present) plan install "$word" '' installed ;;
-        latest) plan install "$word" '' latest ;;
-        latest*) dnf_has_update "$word" || continue; plan upgrade "$word" "$version" latest ;;
-        absent?*) plan remove "$word" "$version" '' ;;
-        *) continue ;;
+        present | latest) plan install "$word" '' installed; todo="$todo $word" ;;
+        absent?*) plan remove "$word" "$version" ''; todo="$todo $word" ;;
+        latest*)
+            dnf_has_update "$word" || continue
+            plan upgrade "$word" "$version" latest
+            upgrades="$upgrades $word"
+            ;;
         esac
-        todo="$todo $word"
     done
+}
+
+# dnf_run VERB PACKAGES
+dnf_run() {
+    [ "$2" ] || return 0
+    # shellcheck disable=SC2086 # Names without blanks.
+    set -- "$1" $2
+    case $arg_install_recommends in
+    true) set -- --setopt=install_weak_deps=1 "$@" ;;
+    false) set -- --setopt=install_weak_deps=0 "$@" ;;
+    esac
+    if [ "$arg_state$arg_autoremove" = absent ]; then set -- --setopt=clean_requirements_on_remove=0 "$@"; fi
+    mutate run_dnf "$@" || fail "$tool failed"
 }
 
 dnf_main() {
@@ -273,19 +287,11 @@ dnf_main() {
     [ $# -gt 0 ] || return 0
     dnf_choose "$@"
     report_plan
-    [ "$todo" ] || return 0
     case $arg_state in
-    absent) verb=remove ;;
-    *) verb=install ;;
+    absent) dnf_run remove "$todo" ;;
+    *) dnf_run install "$todo" ;;
     esac
-    # shellcheck disable=SC2086 # Names without blanks.
-    set -- "$verb" $todo
-    case $arg_install_recommends in
-    true) set -- --setopt=install_weak_deps=1 "$@" ;;
-    false) set -- --setopt=install_weak_deps=0 "$@" ;;
-    esac
-    if [ "$verb" = remove ] && [ -z "$arg_autoremove" ]; then set -- --setopt=clean_requirements_on_remove=0 "$@"; fi
-    mutate run_dnf "$@" || fail "$tool $verb failed"
+    dnf_run upgrade "$upgrades"
 }
 
 choose_manager

@@ -11,10 +11,9 @@ if [ "$load_state" = not-found ]; then
     unknown "the target has no unit $unit yet"
     exit 0
 fi
-case $arg_masked in
-true) set_masked ;;
-false) unset_masked ;;
-esac
+# A masked unit cannot be started, and one that is to be masked stops more cleanly before.
+if [ "$arg_masked" = false ]; then unset_masked; fi
 set_enabled "$arg_enabled"
 set_state "$arg_state"
+if [ "$arg_masked" = true ]; then set_masked; fi
 report_unit
