@@ -25,6 +25,7 @@ mod mount;
 mod package;
 mod ping;
 mod place;
+mod reboot;
 mod registry;
 mod scratch;
 mod script;
@@ -39,6 +40,7 @@ mod testing;
 mod tree;
 mod unarchive;
 mod user;
+mod wait_for;
 mod words;
 
 pub use action::{Action, ActionContext, ActionError, EngineAction};

@@ -23,7 +23,7 @@ pub struct Package {
     state: State,
     /// Update the package lists first. Without `name` this is all the task does.
     #[serde(default)]
-    update_cache: bool,
+    update_cache: Option<bool>,
     /// Lists younger than this need no update. Implies `update_cache`.
     #[serde(default)]
     cache_valid_time: Option<Seconds>,
@@ -89,7 +89,7 @@ impl Module for Package {
     ];
 
     fn validate(&self) -> Result<(), ModuleError> {
-        if self.name.is_none() && !self.update_cache && self.cache_valid_time.is_none() {
+        if self.name.is_none() && self.update_cache.is_none() && self.cache_valid_time.is_none() {
             return Err(ModuleError::new("`name` is missing").help("only `update_cache: true` goes without it"));
         }
         Ok(())
@@ -102,10 +102,11 @@ impl Module for Package {
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let names = self.name.unwrap_or_default();
         names.iter().try_for_each(|name| check_name(name))?;
+        let update_cache = self.update_cache.unwrap_or(self.cache_valid_time.is_some());
         let cache_valid_time = self.cache_valid_time.map_or(0, |time| time.0.as_secs());
         let payload = Payload::new(include_str!("package.sh"))
             .value("state", self.state.name())
-            .flag("update_cache", self.update_cache || self.cache_valid_time.is_some())
+            .flag("update_cache", update_cache)
             .value("cache_valid_time", cache_valid_time.to_string())
             .maybe("install_recommends", self.install_recommends.map(|wanted| wanted.to_string()))
             .flag("allow_downgrade", self.allow_downgrade)

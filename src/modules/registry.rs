@@ -17,6 +17,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::mount::Mount>(),
     ModuleSpec::of::<super::package::Package>(),
     ModuleSpec::of::<super::ping::Ping>(),
+    ModuleSpec::of::<super::reboot::Reboot>(),
     ModuleSpec::of::<super::script::Script>(),
     ModuleSpec::of::<super::service::Service>(),
     ModuleSpec::of::<super::set_fact::SetFact>(),
@@ -25,6 +26,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::systemd_unit::SystemdUnit>(),
     ModuleSpec::of::<super::unarchive::Unarchive>(),
     ModuleSpec::of::<super::user::User>(),
+    ModuleSpec::of::<super::wait_for::WaitFor>(),
 ];
 
 /// Every module, by name.

@@ -25,7 +25,7 @@ pub struct Service {
     masked: Option<bool>,
     /// Have systemd read its unit files again, before anything else.
     #[serde(default)]
-    daemon_reload: bool,
+    daemon_reload: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ impl Module for Service {
     ];
 
     fn validate(&self) -> Result<(), ModuleError> {
-        if self.state.is_none() && self.enabled.is_none() && self.masked.is_none() && !self.daemon_reload {
+        if self.state.is_none() && self.enabled.is_none() && self.masked.is_none() && self.daemon_reload.is_none() {
             return Err(
                 ModuleError::new("nothing to do").help("give one of `state`, `enabled`, `masked` and `daemon_reload`")
             );
@@ -93,7 +93,7 @@ impl Module for Service {
             .maybe("state", self.state.map(State::name))
             .maybe("enabled", self.enabled.map(|on| on.to_string()))
             .maybe("masked", self.masked.map(|on| on.to_string()))
-            .flag("daemon_reload", self.daemon_reload);
+            .flag("daemon_reload", self.daemon_reload.unwrap_or_default());
         Ok(Action::Remote(payload))
     }
 }

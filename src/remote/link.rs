@@ -89,6 +89,11 @@ impl Link {
         Session { link: self.clone(), surroundings }
     }
 
+    /// Whether the target is this machine.
+    pub fn is_local(&self) -> bool {
+        matches!(self.route, Route::Local { .. })
+    }
+
     /// How many commands were started on the target so far.
     pub fn execs(&self) -> u64 {
         self.execs.load(Ordering::SeqCst)
@@ -142,7 +147,7 @@ impl Link {
 
     /// Removes what was staged on the target, then disconnects.
     pub async fn close(self: &Arc<Self>) {
-        let reachable = matches!(self.route, Route::Local { .. }) || self.is_connected().await;
+        let reachable = self.is_local() || self.is_connected().await;
         if reachable {
             self.staging.remove(self).await;
         }

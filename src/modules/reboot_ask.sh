@@ -1,0 +1,2 @@
+# shellcheck shell=sh disable=SC2154
+sh -c "$arg_command"
