@@ -35,6 +35,7 @@ mod shell;
 mod spec;
 mod sysctl;
 mod systemd_unit;
+mod template;
 #[cfg(test)]
 mod testing;
 mod tree;

@@ -24,6 +24,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::shell::Shell>(),
     ModuleSpec::of::<super::sysctl::Sysctl>(),
     ModuleSpec::of::<super::systemd_unit::SystemdUnit>(),
+    ModuleSpec::of::<super::template::Template>(),
     ModuleSpec::of::<super::unarchive::Unarchive>(),
     ModuleSpec::of::<super::user::User>(),
     ModuleSpec::of::<super::wait_for::WaitFor>(),
