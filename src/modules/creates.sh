@@ -18,6 +18,7 @@ leave_unchanged() {
     exit 0
 }
 
+result cmd "$arg_cmd"
 if [ "$arg_chdir" ]; then
     if [ "$CHECK" ] && [ ! -d "$arg_chdir" ]; then
         unknown "the directory $arg_chdir does not exist yet"

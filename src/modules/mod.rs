@@ -14,6 +14,7 @@ mod debug;
 mod download;
 mod facts;
 mod fail;
+mod fetch;
 mod file;
 mod filesystem;
 mod group;

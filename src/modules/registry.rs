@@ -10,6 +10,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::download::Download>(),
     ModuleSpec::of::<super::facts::GatherFacts>(),
     ModuleSpec::of::<super::fail::Fail>(),
+    ModuleSpec::of::<super::fetch::Fetch>(),
     ModuleSpec::of::<super::file::File>(),
     ModuleSpec::of::<super::filesystem::Filesystem>(),
     ModuleSpec::of::<super::group::Group>(),

@@ -73,6 +73,7 @@ impl Module for Script {
             None => shebang(body.as_deref().unwrap_or_default()),
         };
         let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("script.sh")))
+            .value("cmd", &self.cmd)
             .value("name", copy::name_of(&script)?)
             .value("before", interpreter.len().to_string())
             .maybe("chdir", self.chdir)

@@ -113,7 +113,7 @@ fn include(name: &str, from: &Path, folders: &[PathBuf]) -> Option<String> {
 }
 
 fn read(path: &Path) -> Result<String, ModuleError> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| ModuleError::new(format!("cannot read `{}`: {error}", path.display())))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| ModuleError::new(format!("cannot read `{}`: {error}", path.display())))?;
     String::from_utf8(bytes).map_err(|_| ModuleError::new(format!("`{}` is not UTF-8 text", path.display())))
 }

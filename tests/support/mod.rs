@@ -3,10 +3,12 @@
 #![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
 
 pub mod engine;
+pub mod module;
 pub mod process;
 pub mod sshd;
 pub mod user;
 
+pub use module::{Operator, local_session, problems, run_module, session};
 pub use process::{Group, descendants, run, signal};
 pub use sshd::{Sshd, SshdBuilder, options};
 pub use user::TempUser;
