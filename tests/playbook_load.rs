@@ -67,12 +67,12 @@ fn blocks_pass_their_keywords_on() {
     let when: Vec<&str> = inner.when.iter().map(|w| &*w.value).collect();
     assert_eq!(when, ["a", "c is defined", "b"]);
     assert_eq!(inner.tags.iter().map(|t| &**t).collect::<Vec<_>>(), ["play", "x", "y", "task"]);
-    assert_eq!(inner.r#become.as_ref().map(|b| &*b.user), Some("etcd"));
+    assert_eq!(inner.r#become.user.as_deref(), Some("etcd"));
     assert_eq!(inner.environment.len(), 2);
     assert!(inner.ignore_errors);
     let vars: Vec<&str> = inner.vars.iter().flat_map(|v| v.keys()).map(|k| &**k).collect();
     assert_eq!(vars, ["x", "y"]);
-    assert!(play.tasks().nth(1).unwrap().r#become.is_none());
+    assert_eq!(play.tasks().nth(1).unwrap().r#become.wanted, Some(false));
 }
 
 #[test]

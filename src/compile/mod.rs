@@ -8,12 +8,14 @@ mod chain;
 mod names;
 mod needs;
 mod selection;
+mod targets;
 mod uses;
 
 use std::sync::Arc;
 
 pub(crate) use names::SPECIAL_NAMES;
 pub use selection::Selection;
+pub(crate) use targets::OPERATOR_NAMES;
 
 use crate::{
     graph::{Graph, find_cycle},
@@ -52,6 +54,7 @@ pub fn compile(
             continue;
         }
         order(inventory, &mut hosts, play.order);
+        targets::check(inventory, play, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);
         let reads_facts = names.play(play, &hosts, &included, sources, diagnostics);
         let facts = if reads_facts { facts_task(play) } else { None };

@@ -13,7 +13,7 @@ use super::{CompileOptions, uses::Uses};
 use crate::{
     inventory::{HostId, Inventory},
     modules::FACT_FIELDS,
-    playbook::{Item, Play, Task},
+    playbook::{Play, Task, secrets_in_environment},
     source::{Diagnostic, Diagnostics, Node, Sources, Vars, did_you_mean},
     template::NameUse,
 };
@@ -78,9 +78,7 @@ impl<'c> Checker<'c> {
     ) -> bool {
         let counts = self.count_names(hosts);
         let mut scene = Scene { play, hosts: hosts.into(), counts, values: HashMap::new(), reads_facts: false };
-        let mut tasks = Vec::new();
-        play.sections.iter().for_each(|section| collect(&section.items, &mut tasks));
-        for task in tasks {
+        for task in play.tasks() {
             let takes_part = included(task);
             if takes_part {
                 self.task(&mut scene, task, sources, diagnostics);
@@ -140,10 +138,26 @@ impl<'c> Checker<'c> {
     }
 
     fn task(&mut self, scene: &mut Scene<'c>, task: &Task, sources: &mut Sources, diagnostics: &mut Diagnostics) {
+        self.secrets(scene, task, diagnostics);
         let found = self.uses.of_task(task, sources);
         let mut seen = HashSet::new();
         for name_use in &found {
             self.check(scene, task, name_use, &mut seen, diagnostics);
+        }
+    }
+
+    /// The loader knows the playbook's secrets; those of the inventory are seen here.
+    fn secrets(&self, scene: &Scene<'c>, task: &Task, diagnostics: &mut Diagnostics) {
+        if task.environment.is_empty() {
+            return;
+        }
+        for host in scene.hosts.iter() {
+            let host = self.inventory.host_by_id(*host);
+            let lookup = |name: &str| written(self.options, scene.play, task, name).or_else(|| host.var(name));
+            let problems = secrets_in_environment(task, &lookup);
+            if !problems.is_empty() {
+                return problems.into_iter().for_each(|problem| diagnostics.push(problem));
+            }
         }
     }
 
@@ -317,16 +331,4 @@ fn unknown_field(found: &Found, field: &str, known: &[&str]) -> Diagnostic {
     let help =
         near.map_or_else(|| format!("it has: {}", known.join(", ")), |near| format!("did you mean `{name}.{near}`?"));
     Diagnostic::error(found.span, format!("`{name}` has no field `{field}`")).help(help)
-}
-
-fn collect<'p>(items: &'p [Item], tasks: &mut Vec<&'p Arc<Task>>) {
-    for item in items {
-        match item {
-            Item::Task(task) => tasks.push(task),
-            Item::Block(block) => {
-                [&block.body, &block.rescue, &block.always].into_iter().for_each(|part| collect(part, tasks))
-            }
-            Item::FlushHandlers(_) => {}
-        }
-    }
 }

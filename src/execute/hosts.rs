@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use crate::{
@@ -16,6 +16,8 @@ pub(super) struct Hosts {
     connector: Connector,
     link_options: LinkOptions,
     links: Mutex<HashMap<HostId, Arc<Link>>>,
+    /// This machine, for what is delegated to it.
+    operator: OnceLock<Arc<Link>>,
     /// Registered results and facts set by tasks; replaced as a whole, so readers keep a snapshot.
     late: Vec<Mutex<Arc<ValueMap>>>,
 }
@@ -23,7 +25,7 @@ pub(super) struct Hosts {
 impl Hosts {
     pub(super) fn new(inventory: &Inventory, connector: Connector, link_options: LinkOptions) -> Self {
         let late = inventory.hosts().map(|_| Mutex::default()).collect();
-        Self { connector, link_options, links: Mutex::default(), late }
+        Self { connector, link_options, links: Mutex::default(), operator: OnceLock::new(), late }
     }
 
     pub(super) fn link(&self, inventory: &Inventory, host: HostId) -> Arc<Link> {
@@ -33,6 +35,10 @@ impl Hosts {
             Link::new(self.connector.clone(), endpoint, self.link_options.clone())
         };
         links.entry(host).or_insert_with(make).clone()
+    }
+
+    pub(super) fn operator(&self) -> Arc<Link> {
+        self.operator.get_or_init(|| Link::local(&["sh"], self.link_options.clone())).clone()
     }
 
     /// A snapshot of what tasks have left for this host so far.
@@ -46,7 +52,8 @@ impl Hosts {
 
     /// Ends all connections and removes what was staged on the hosts.
     pub(super) async fn close(&self) {
-        let links: Vec<_> = lock(&self.links).drain().map(|(_, link)| link).collect();
+        let links: Vec<_> =
+            lock(&self.links).drain().map(|(_, link)| link).chain(self.operator.get().cloned()).collect();
         let closing = links.iter().map(|link| link.close());
         futures_util::future::join_all(closing).await;
     }

@@ -5,12 +5,14 @@
 //! ended, `node` runs one. Never prints; never rereads a playbook.
 
 mod context;
+mod detached;
 mod hosts;
 mod interrupt;
 mod node;
 mod scheduler;
 mod settle;
 mod specials;
+mod surroundings;
 mod verdict;
 
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use crate::{
     inventory::HostId,
     model::{EventKind, NodeInfo, Outcome, Shown, Status, Value},
     modules::{Action, ActionContext, ActionError, BuildContext},
-    playbook::{Loop, On, Task},
-    remote::{RemoteError, Segment, Session, StepSink, Surroundings},
+    playbook::{Loop, Task},
+    remote::{Payload, RemoteError, Segment, Session, StepSink},
     source::{Diagnostic, Node},
     template::Scope,
 };
@@ -27,7 +27,7 @@ pub(super) struct Finished {
 }
 
 /// Why a node could not come to an outcome.
-enum Trouble {
+pub(super) enum Trouble {
     Unreachable {
         msg: String,
         hint: Option<String>,
@@ -37,7 +37,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
+    pub(super) fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
         let place = problem.span.map(|span| format!(" ({})", context.sources.describe(span))).unwrap_or_default();
         Self::Failed(Box::new(Outcome::failed(format!("{}{place}", problem.message))), problem.help.clone())
     }
@@ -47,7 +47,7 @@ impl Trouble {
         Self::diagnostic(context, first)
     }
 
-    fn failed(msg: impl Into<String>) -> Self {
+    pub(super) fn failed(msg: impl Into<String>) -> Self {
         Self::Failed(Box::new(Outcome::failed(msg)), None)
     }
 }
@@ -73,13 +73,13 @@ impl From<ActionError> for Trouble {
 }
 
 /// One node with what stays the same through its items and retries.
-struct NodeRun {
-    context: Arc<Context>,
-    index: NodeIndex,
+pub(super) struct NodeRun {
+    pub context: Arc<Context>,
+    pub index: NodeIndex,
     play: PlayIndex,
-    task: Arc<Task>,
-    host: HostId,
-    info: Arc<NodeInfo>,
+    pub task: Arc<Task>,
+    pub host: HostId,
+    pub info: Arc<NodeInfo>,
 }
 
 /// Runs the node for the given hosts; the first of them lends its variables.
@@ -150,7 +150,7 @@ impl NodeRun {
         all_hold(&self.context, &self.task.when, scope).map_err(|problem| Trouble::diagnostic(&self.context, &problem))
     }
 
-    fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
+    pub(super) fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
         let rendered = self.context.engine.render_node(node, scope);
         rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))
     }
@@ -260,7 +260,10 @@ impl NodeRun {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
                 let session = self.session(scope)?;
-                self.on_target(&session, payload, check_mode).await
+                match self.task.detach {
+                    Some(_) if !check_mode => self.detached(&session, payload).await,
+                    _ => self.on_target(&session, payload, check_mode).await,
+                }
             }
             Action::Engine(action) => {
                 let session = Arc::new(self.session(scope)?);
@@ -280,83 +283,11 @@ impl NodeRun {
         }
     }
 
-    async fn on_target(
-        &self,
-        session: &Session,
-        payload: crate::remote::Payload,
-        check_mode: bool,
-    ) -> Result<Outcome, Trouble> {
+    async fn on_target(&self, session: &Session, payload: Payload, check_mode: bool) -> Result<Outcome, Trouble> {
         let step = session.step(payload, check_mode);
         let sink = LiveOutput { run: self };
         let outcomes = session.run(Segment { steps: vec![step] }, &sink).await?;
         outcomes.into_iter().next().ok_or_else(|| Trouble::failed("the target sent no result"))
-    }
-
-    fn session(&self, scope: &Scope) -> Result<Session, Trouble> {
-        let target = self.target(scope)?;
-        let link = self.context.hosts.link(&self.context.inventory, target);
-        let surroundings = Surroundings {
-            become_user: self.become_user(scope, target)?,
-            environment: Arc::new(self.environment(scope)?),
-            diff: self.task.diff.unwrap_or(self.context.options.diff),
-            timeout: self.task.timeout.or(self.context.options.command_timeout),
-        };
-        Ok(link.session(surroundings))
-    }
-
-    fn target(&self, scope: &Scope) -> Result<HostId, Trouble> {
-        if let Some(target) = self.context.graph.node(self.index).target {
-            return Ok(target);
-        }
-        if self.task.on.as_ref().is_some_and(|on| on.value == On::Hypervisor) {
-            let host = self.context.graph.host(self.host);
-            return match self.context.inventory.hypervisor_of(self.host) {
-                Some(hypervisor) => Ok(hypervisor.id),
-                None => Err(Trouble::failed(format!("`on: hypervisor`, but {host} has no hypervisor"))),
-            };
-        }
-        let Some(delegate) = &self.task.delegate_to else { return Ok(self.host) };
-        let name = self.render(delegate, scope)?;
-        let name = name.as_str().unwrap_or_default();
-        self.context
-            .inventory
-            .host(name)
-            .map(|host| host.id)
-            .ok_or_else(|| Trouble::failed(format!("`delegate_to` names `{name}`, which is not in the inventory")))
-    }
-
-    fn become_user(&self, scope: &Scope, target: HostId) -> Result<Option<Arc<str>>, Trouble> {
-        let options = &self.context.options;
-        let host = self.context.inventory.host_by_id(target);
-        let wanted = self.task.r#become.wanted.or(options.r#become.then_some(true)).or(host.r#become);
-        if wanted != Some(true) {
-            return Ok(None);
-        }
-        let user = self.task.r#become.user.clone();
-        let user = user.or_else(|| options.become_user.clone()).or_else(|| host.become_user.as_deref().map(Arc::from));
-        let user = user.unwrap_or_else(|| "root".into());
-        let rendered = self.context.engine.render_str(&user, self.task.span, scope);
-        let user = rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
-        Ok(Some(user.into()))
-    }
-
-    fn environment(&self, scope: &Scope) -> Result<Vec<(String, String)>, Trouble> {
-        let mut merged = indexmap::IndexMap::new();
-        for node in &self.task.environment {
-            let rendered = self.render(node, scope)?;
-            let Some(map) = rendered.as_map() else {
-                return Err(Trouble::failed(format!("`environment` takes a mapping, found {}", rendered.describe())));
-            };
-            for (key, value) in map.iter() {
-                let text = match value.to_value() {
-                    Value::String(text) => text,
-                    Value::Null => String::new(),
-                    other => other.to_string(),
-                };
-                merged.insert(key.name.to_string(), text);
-            }
-        }
-        Ok(merged.into_iter().collect())
     }
 
     fn finish(self, hosts: Vec<HostId>, result: Result<Outcome, Trouble>, started: Instant) -> Finished {

@@ -1,0 +1,53 @@
+//! `async`: commands that run on their own, and are asked for now and then.
+
+use std::time::Instant;
+
+use super::node::{NodeRun, Trouble};
+use crate::{
+    graph::NodeIndex,
+    model::{EventKind, Outcome},
+    remote::{JobState, Payload, Session},
+};
+
+impl NodeRun {
+    /// `async`: starts the command on its own, and asks for it every `poll` seconds.
+    pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
+        let limit = self.task.detach.unwrap_or_default();
+        let id = job_id(&self.context.options.run_id, self.index);
+        session.detach(payload, &id, Some(limit)).await?;
+        if self.task.poll.is_zero() {
+            return Ok(Outcome::changed().with("job", id).with("finished", false));
+        }
+        let started = Instant::now();
+        let mut asked = 0;
+        loop {
+            tokio::time::sleep(self.task.poll).await;
+            asked += 1;
+            match session.poll(&id).await {
+                Ok(JobState::Finished(outcome)) => {
+                    session.forget(&id).await?;
+                    return Ok(outcome.with("job", id).with("finished", true));
+                }
+                Ok(JobState::Lost(why)) => return Err(Trouble::failed(format!("in doubt: {why}"))),
+                Ok(JobState::Running) if started.elapsed() > limit + self.task.poll => {
+                    return Err(Trouble::failed(format!("still running after {}s", limit.as_secs_f64())));
+                }
+                Ok(JobState::Running) => self.running_event(asked),
+                // The command outlives the connection; so does the wait for it.
+                Err(error) if error.is_unreachable() && started.elapsed() < limit => self.running_event(asked),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn running_event(&self, attempt: u32) {
+        let (node, msg) = (self.info.clone(), "still running".to_owned());
+        self.context.emitter.emit(EventKind::NodeRetry { node, attempt, of: 0, msg });
+    }
+}
+
+/// Names a detached command on its target.
+fn job_id(run: &str, index: NodeIndex) -> String {
+    let run: String = run.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    format!("{run}-{}", index.index())
+}
