@@ -143,8 +143,10 @@ impl Common {
         };
         let route = self.route(to).await?;
         let complaint = route.complaint.clone();
-        let outcome = self.handshake(to, route, &candidates).await;
-        outcome.map_err(|failure| explain(failure, complaint.as_ref()))
+        match self.handshake(to, route, &candidates).await {
+            Ok(connection) => Ok(connection),
+            Err(failure) => Err(explain(failure, complaint.as_ref()).await),
+        }
     }
 
     async fn handshake(&self, to: &Resolved, route: Route, candidates: &Candidates) -> Result<Connection, Failure> {
@@ -346,13 +348,13 @@ fn transport_error(to: &Resolved, error: &russh::Error) -> SshError {
 }
 
 /// A helper that failed usually says why, and better than the stream that ended with it.
-fn explain(failure: Failure, complaint: Option<&Complaint>) -> Failure {
-    let words = complaint.and_then(Complaint::text);
-    match (failure, words) {
-        (Failure::Failed(SshError::Connect { to, reason }), Some(words)) => {
-            Failure::Failed(SshError::Connect { to, reason: format!("{reason} ({words})") })
-        }
-        (failure, _) => failure,
+async fn explain(failure: Failure, complaint: Option<&Complaint>) -> Failure {
+    let (Failure::Failed(SshError::Connect { to, reason }), Some(complaint)) = (&failure, complaint) else {
+        return failure;
+    };
+    match complaint.text().await {
+        None => failure,
+        Some(words) => Failure::Failed(SshError::Connect { to: to.clone(), reason: format!("{reason} ({words})") }),
     }
 }
 

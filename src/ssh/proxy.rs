@@ -5,33 +5,42 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
 
 use super::SshError;
 use super::exec::{Exec, ExecEvent};
 
 /// Enough of what a helper complains about to explain why it failed.
 const COMPLAINT_LIMIT: usize = 2048;
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Between a helper and the session that runs through it.
 const PIPE_BUFFER: usize = 256 * 1024;
 
 /// What a helper wrote to its standard error.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Complaint(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Complaint {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Cancelled when there is nothing more to come.
+    complete: CancellationToken,
+}
 
 impl Complaint {
     fn add(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let room = COMPLAINT_LIMIT.saturating_sub(kept.len());
         kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// On one line; `None` if there was nothing.
-    pub fn text(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// On one line; `None` if there was nothing. Waits a moment for a helper that is just ending:
+    /// its last words may come after its last output.
+    pub async fn text(&self) -> Option<String> {
+        let _ = tokio::time::timeout(LAST_WORDS, self.complete.cancelled()).await;
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
         (!lines.is_empty()).then(|| lines.join("; "))
@@ -69,6 +78,7 @@ impl CommandStream {
 }
 
 async fn listen(mut stderr: ChildStderr, complaint: Complaint) {
+    let _complete = complaint.complete.clone().drop_guard();
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         complaint.add(&buffer[..count]);
@@ -135,6 +145,7 @@ pub(super) fn relay_stream(exec: Exec) -> (DuplexStream, Complaint) {
     let (mut writer, mut reader) = exec.split();
     let (mut from_us, mut to_us) = tokio::io::split(far);
     tokio::spawn(async move {
+        let _complete = heard.complete.clone().drop_guard();
         let send = async {
             let mut buffer = bytes::BytesMut::with_capacity(PIPE_BUFFER);
             while let Ok(1..) = from_us.read_buf(&mut buffer).await {
