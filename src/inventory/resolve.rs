@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     model::{ClusterName, GroupName, HostName, Span, Spanned},
-    source::{Diagnostic, Diagnostics, Kind, Node, Sources, Vars, did_you_mean, from_node},
+    source::{Diagnostic, Diagnostics, Kind, Map, Node, Sources, Vars, did_you_mean, from_node},
 };
 
 pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Diagnostics) -> Inventory {
@@ -189,8 +189,7 @@ impl Resolver<'_> {
         for child in &group.children {
             match levels.get_index_of(canonical(&child.value)) {
                 Some(index) => children.push(Spanned::new(index, child.span)),
-                // All groups are inside `all`, and none of them can be turned inside out.
-                None if parent == "all" => {}
+                None if parent == "all" && &*child.value == "ungrouped" => {}
                 None => {
                     let problem = self.no_such_child(child, levels);
                     self.diagnostics.push(problem);
@@ -282,47 +281,23 @@ impl Resolver<'_> {
     fn host(&mut self, id: HostId, name: Arc<str>, draft: HostDraft, tiers: &Tiers, own: &[usize]) -> Pending {
         let HostDraft { span, kind, fields, mut vars, file_vars, .. } = draft;
         vars.extend(file_vars);
-        let ungrouped = if own.is_empty() { tiers.get_index_of("ungrouped") } else { None };
-        let outer: Vec<usize> =
-            tiers.get_index_of("all").into_iter().chain(own.iter().copied()).chain(ungrouped).collect();
-        let mut settings = Settings::default();
-        outer.iter().for_each(|tier| settings.overlay(&tiers[*tier].settings));
-        keep_off_own_jump(&mut settings, &name);
-        settings.overlay(&ansible::connection(&vars, self.sources, self.diagnostics));
-
-        let ssh = match fields.get("ssh").map(|node| &node.kind) {
-            Some(Kind::Map(map)) => map.iter().map(|(key, node)| (key.name.clone(), node.clone())).collect(),
-            _ => Vars::new(),
-        };
-        settings.overlay(&self.settings(ssh, Some(span)));
+        let outer = outer_tiers(tiers, own);
         let sections = ["interfaces", "guest", "etcd"].into_iter().filter_map(|name| fields.get_key_value(name));
         let sections: Vars = sections.map(|(name, node)| (name.clone(), node.clone())).collect();
-        let hypervisor =
-            fields.get("hypervisor").and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
-        let entry = self.member_entry(&kind, fields, span);
-        let address = entry.address.map(|address| address.0.0);
-        let first_ip =
-            || entry.interfaces.iter().find_map(|interface| interface.ip.as_ref()).map(|ip| ip.0.0.addr().to_string());
-        settings.overlay(&Settings {
-            address: address.or_else(first_ip),
-            port: entry.port.map(|port| port.0),
-            user: entry.user,
-            ..Settings::default()
-        });
+        let hypervisor = fields.get("hypervisor");
+        let hypervisor = hypervisor.and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
 
-        let mut group_names: Vec<_> =
-            outer.iter().filter_map(|tier| tiers.get_index(*tier)).map(|(name, _)| name).collect();
-        group_names.sort_unstable();
-        let layers = outer.iter().map(|tier| tiers[*tier].vars.clone()).chain([Arc::new(vars)]);
-        let cluster_via = outer.iter().find_map(|tier| tiers[*tier].ssh_via);
+        let mut settings = inherited_settings(&name, &outer);
+        settings.overlay(&ansible::connection(&vars, self.sources, self.diagnostics));
+        settings.overlay(&self.settings(ssh_fields(&fields), Some(span)));
+        let entry = self.member_entry(&kind, fields, span);
+        settings.overlay(&shortcuts(&entry));
+
+        let layers = outer.iter().map(|(_, tier)| tier.vars.clone()).chain([Arc::new(vars)]);
         let host = Host {
             id,
             span,
-            kind: match kind {
-                DraftKind::Plain => HostKind::Plain,
-                DraftKind::Hypervisor => HostKind::Hypervisor,
-                DraftKind::Member(cluster) => HostKind::Member { cluster: ClusterName::new(cluster), hypervisor: None },
-            },
+            kind: kind.into(),
             zone: entry.zone,
             r#become: settings.r#become,
             become_user: settings.become_user.clone(),
@@ -331,12 +306,9 @@ impl Resolver<'_> {
             layers: layers.filter(|layer| !layer.is_empty()).collect(),
             sections: Arc::new(sections),
             builtin: Vec::new(),
-            group_names: group_names
-                .into_iter()
-                .filter(|name| &***name != "all")
-                .map(|name| GroupName::new(name.clone()))
-                .collect(),
+            group_names: group_names(&outer),
         };
+        let cluster_via = outer.iter().find_map(|(_, tier)| tier.ssh_via);
         Pending { host, hypervisor, ssh_via: entry.ssh_via.or(cluster_via), interfaces: entry.interfaces }
     }
 
@@ -405,11 +377,62 @@ impl Resolver<'_> {
     }
 }
 
-/// A jump host that the defaults name is itself reached directly.
-fn keep_off_own_jump(settings: &mut Settings, name: &str) {
-    if settings.jump.as_ref().is_some_and(|jump| jump.iter().any(|hop| hop == name)) {
-        settings.jump = Some(vec!["none".to_owned()]);
+impl From<DraftKind> for HostKind {
+    /// A member's hypervisor is found later, once all hosts are there.
+    fn from(kind: DraftKind) -> Self {
+        match kind {
+            DraftKind::Plain => Self::Plain,
+            DraftKind::Hypervisor => Self::Hypervisor,
+            DraftKind::Member(cluster) => Self::Member { cluster: ClusterName::new(cluster), hypervisor: None },
+        }
     }
+}
+
+type NamedTier<'t> = (&'t Arc<str>, &'t Tier);
+
+/// The tiers around a host, lowest precedence first.
+fn outer_tiers<'t>(tiers: &'t Tiers, own: &[usize]) -> Vec<NamedTier<'t>> {
+    let ungrouped = if own.is_empty() { tiers.get_index_of("ungrouped") } else { None };
+    let order = tiers.get_index_of("all").into_iter().chain(own.iter().copied()).chain(ungrouped);
+    order.filter_map(|index| tiers.get_index(index)).collect()
+}
+
+/// What the levels around a host say about its connection.
+fn inherited_settings(name: &str, outer: &[NamedTier<'_>]) -> Settings {
+    let mut settings = Settings::default();
+    outer.iter().for_each(|(_, tier)| settings.overlay(&tier.settings));
+    // A jump host that a default names is itself reached by the hops before it.
+    if let Some(jump) = &mut settings.jump
+        && let Some(own) = jump.iter().position(|hop| hop == name)
+    {
+        jump.truncate(own);
+        if jump.is_empty() {
+            jump.push("none".to_owned());
+        }
+    }
+    settings
+}
+
+fn ssh_fields(fields: &Vars) -> Vars {
+    let map = fields.get("ssh").and_then(Node::as_map);
+    map.into_iter().flat_map(Map::iter).map(|(key, node)| (key.name.clone(), node.clone())).collect()
+}
+
+/// What an entry says about the connection outside of `ssh`.
+fn shortcuts(entry: &MemberEntry) -> Settings {
+    let first_ip = || entry.interfaces.iter().find_map(|interface| interface.ip.as_ref());
+    Settings {
+        address: entry.address.as_ref().map(|a| a.0.0.clone()).or_else(|| Some(first_ip()?.0.0.addr().to_string())),
+        port: entry.port.map(|port| port.0),
+        user: entry.user.clone(),
+        ..Settings::default()
+    }
+}
+
+fn group_names(outer: &[NamedTier<'_>]) -> Vec<GroupName> {
+    let mut names: Vec<_> = outer.iter().map(|(name, _)| *name).filter(|name| &***name != "all").collect();
+    names.sort_unstable();
+    names.into_iter().map(|name| GroupName::new(name.clone())).collect()
 }
 
 fn groups(

@@ -30,7 +30,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "unknown child and host",
-        "hosts: {web1: {}}\ngroups:\n  a: {children: [bb, web1], hosts: [web2, a, 'web[1-4]']}\n  b: {}\n",
+        "hosts: {web1: {}}\ngroups:\n  all: {children: [xyz]}\n  a: {children: [bb, web1], hosts: [web2, a, 'web[1-4]']}\n  b: {}\n",
     ),
     (
         "unknown group of a host",

@@ -149,11 +149,31 @@ all:
 }
 
 #[test]
-fn a_default_jump_host_is_reached_directly() {
-    let loaded =
-        load_fine("ssh: {jump: bastion}\nhosts: {bastion: {address: 10.0.0.1}, a: , b: {ssh: {proxy_command: nc}}}\n");
+fn default_jump_hosts_are_reached_by_the_hops_before_them() {
+    let loaded = load_fine(
+        "ssh: {jump: [outer, inner]}\nhosts: {outer: {}, inner: {}, a: {}, b: {ssh: {proxy_command: nc}}, c: {ssh: {jump: none}}}\n",
+    );
     let endpoint = |name: &str| loaded.inventory.host(name).unwrap().endpoint.clone();
-    assert_eq!(endpoint("a").jump, ["bastion"]);
-    assert_eq!(endpoint("bastion").jump, ["none"]);
+    assert_eq!(endpoint("a").jump, ["outer", "inner"]);
+    assert_eq!(endpoint("outer").jump, ["none"]);
+    assert_eq!(endpoint("inner").jump, ["outer"]);
     assert!(endpoint("b").jump.is_empty());
+    assert_eq!(endpoint("c").jump, ["none"]);
+}
+
+#[test]
+fn a_deeper_group_wins_then_priority_then_name() {
+    let loaded = load_fine(
+        r#"
+hosts: { h: {} }
+groups:
+  deep: { hosts: [h], vars: { a: deep } }
+  above: { children: [deep], vars: { a: above, b: above } }
+  zebra: { hosts: [h], vars: { a: zebra, b: zebra, c: zebra, d: zebra } }
+  early: { hosts: [h], vars: { c: early, d: early, ansible_group_priority: 10 } }
+  all: { vars: { e: all, d: all } }
+"#,
+    );
+    let values = ["a", "b", "c", "d", "e"].map(|name| loaded.var("h", name));
+    assert_eq!(values, ["deep", "zebra", "early", "early", "all"]);
 }
