@@ -4,7 +4,7 @@ use super::loader::Loader;
 use crate::{
     model::Span,
     source::{Diagnostic, Kind, Node},
-    template::{Analysis, SyntaxError, unknown_callables},
+    template::{Analysis, SyntaxError, is_in_braces, place_in, unknown_callables},
 };
 
 impl Loader<'_> {
@@ -24,6 +24,10 @@ impl Loader<'_> {
 
     pub(super) fn check_expression(&mut self, text: &str, span: Span) {
         if self.first_look(span) {
+            if is_in_braces(text) {
+                let message = "a condition is an expression already; the braces are not needed";
+                self.diagnostics.push(Diagnostic::warning(span, message));
+            }
             self.report(Analysis::of_expression(text), text, span);
         }
     }
@@ -33,24 +37,13 @@ impl Loader<'_> {
             Ok(analysis) => analysis,
             Err(error) => {
                 let message = format!("this template is not valid: {}", error.message);
-                self.diagnostics.push(Diagnostic::error(part(text, span, error.offset, 1), message));
+                self.diagnostics.push(Diagnostic::error(place_in(text, span, error.offset, 1), message));
                 return;
             }
         };
         for unknown in unknown_callables(&analysis) {
-            let place = part(text, span, unknown.call.offset, unknown.call.len);
+            let place = place_in(text, span, unknown.call.offset, unknown.call.len);
             self.diagnostics.push(Diagnostic::error(place, unknown.message).maybe_help(unknown.help));
         }
-    }
-}
-
-/// The part of a scalar that an offset in its text means: exact where the text stands in the file
-/// as it is (plain, or quoted without escapes), the whole scalar otherwise.
-fn part(text: &str, span: Span, offset: usize, len: usize) -> Span {
-    let written = (span.end - span.start) as usize;
-    match written.checked_sub(text.len()) {
-        Some(0) if !text.contains('\n') => span.part(offset, len),
-        Some(2) if !text.contains('\n') => span.part(offset + 1, len),
-        _ => span,
     }
 }

@@ -159,6 +159,11 @@ pub fn guards_in_expression(text: &str) -> Result<Vec<Vec<String>>, SyntaxError>
     Ok(guards)
 }
 
+/// Whether a bare expression stands in braces that it does not need.
+pub fn is_in_braces(expression: &str) -> bool {
+    expression_range(expression).start > 0
+}
+
 /// Where the expression is: without braces around the whole, which are not needed there.
 pub(super) fn expression_range(text: &str) -> Range<usize> {
     let trimmed = text.trim();

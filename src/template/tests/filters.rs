@@ -298,3 +298,15 @@ fn every_known_name_exists() {
         assert!(problem.message.contains("a function is not a value"), "{name}: {}", problem.message);
     }
 }
+
+#[test]
+fn every_known_name_is_documented() {
+    let page = include_str!("../../../docs/templates.md");
+    // Said there as "their other spellings".
+    let spellings = ["==", "!=", "<", "<=", ">", ">=", "equalto", "lessthan", "greaterthan", "int", "escaped"];
+    let names = known_filters().iter().chain(known_tests()).chain(known_functions());
+    for name in names.filter(|name| !spellings.contains(name)) {
+        let mentions = [format!("`{name}`"), format!("`{name}(")];
+        assert!(mentions.iter().any(|mention| page.contains(mention)), "{name}");
+    }
+}

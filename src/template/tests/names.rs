@@ -1,7 +1,8 @@
 //! The names a template uses.
 
 use crate::template::{
-    Analysis, NameUse, guards_in_expression, names_in_expression, names_in_file, names_in_template, unknown_callables,
+    Analysis, NameUse, guards_in_expression, is_in_braces, names_in_expression, names_in_file, names_in_template,
+    unknown_callables,
 };
 
 /// `a.b` for a name that must be there, `a.b?` if it may be missing, `a?.b` if only its root may.
@@ -83,6 +84,7 @@ fn offsets_point_at_the_path() {
         let written = &text[names[0].offset..names[0].offset + names[0].len];
         assert!(["a.b['c']", "a.b", "q.w"].contains(&written), "{written}");
     }
+    assert!(is_in_braces("{{ a }}") && !is_in_braces("a == '{{'") && !is_in_braces("{{ a }} and {{ b }}"));
     let names = names_in_expression("  {{ abc }}").unwrap();
     assert_eq!((names[0].offset, names[0].len), (5, 3));
 }
