@@ -81,6 +81,9 @@ pub trait Module: DeserializeOwned + JsonSchema + Sized + Send + 'static {
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError>;
 }
 
+/// An action and what it may do, or everything that is wrong with the arguments.
+pub type Built = Result<(Effects, Action), Vec<Diagnostic>>;
+
 /// A module as the rest of the crate sees it.
 pub struct ModuleSpec {
     pub name: &'static str,
@@ -90,7 +93,7 @@ pub struct ModuleSpec {
     pub result: &'static [ResultField],
     schema: fn() -> Schema,
     check: fn(&Node, &mut Diagnostics) -> Option<Effects>,
-    build: fn(&Node, &BuildContext<'_>) -> Result<(Effects, Action), Vec<Diagnostic>>,
+    build: fn(&Node, &BuildContext<'_>) -> Built,
 }
 
 impl std::fmt::Debug for ModuleSpec {
@@ -139,7 +142,7 @@ impl ModuleSpec {
     }
 
     /// Builds the action from rendered arguments.
-    pub fn build(&self, args: &Node, context: &BuildContext<'_>) -> Result<(Effects, Action), Vec<Diagnostic>> {
+    pub fn build(&self, args: &Node, context: &BuildContext<'_>) -> Built {
         (self.build)(args, context)
     }
 }
@@ -155,7 +158,7 @@ fn check_args<M: Module>(args: &Node, diagnostics: &mut Diagnostics) -> Option<E
     }
 }
 
-fn build_action<M: Module>(args: &Node, context: &BuildContext<'_>) -> Result<(Effects, Action), Vec<Diagnostic>> {
+fn build_action<M: Module>(args: &Node, context: &BuildContext<'_>) -> Built {
     let module: M = from_node(args)?;
     module.validate().map_err(|error| vec![at(error, args.span)])?;
     let effects = module.effects();
