@@ -67,11 +67,11 @@ pub struct VarsArgs {
 /// How to reach hosts, and as whom.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConnectionArgs {
-    /// Log in as this user
+    /// Log in as this user, where the inventory names none
     #[arg(short, long, value_name = "USER", help_heading = "Connection")]
     pub user: Option<String>,
 
-    /// Log in with this key
+    /// Log in with this key, where the inventory names none
     #[arg(long, value_name = "FILE", visible_alias = "key-file", help_heading = "Connection")]
     pub private_key: Option<PathBuf>,
 

@@ -84,7 +84,8 @@ fn page(module: &ModuleSpec, look: &Look) -> String {
 
 fn arguments(text: &mut String, module: &ModuleSpec, schema: &Value, look: &Look) {
     let Some(properties) = schema["properties"].as_object().filter(|map| !map.is_empty()) else {
-        let _ = writeln!(text, "\nTakes no arguments.");
+        let free = schema["additionalProperties"] != false;
+        let _ = writeln!(text, "\nTakes {} arguments.", if free { "any" } else { "no" });
         return;
     };
     let _ = writeln!(text, "\n{}", look.paint(Tone::Strong, "ARGUMENTS"));

@@ -10,11 +10,11 @@ pub enum Exit {
     Success = 0,
     /// Something unexpected on the operator's machine, such as a full disk.
     Unexpected = 1,
-    /// A task failed on a host.
+    /// A task failed on a host, and all hosts could be reached.
     TaskFailed = 2,
     /// A gate did not hold, so a rollout stopped before it did harm.
     GateRefused = 3,
-    /// A host could not be reached, and no task failed.
+    /// A host could not be reached.
     Unreachable = 4,
     /// The input is wrong: arguments, configuration, inventory or playbook. Nothing was connected to.
     BadInput = 5,

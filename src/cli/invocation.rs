@@ -21,8 +21,8 @@ pub(crate) struct Invocation {
 }
 
 impl Invocation {
-    /// Reads the configuration. On failure there is still something to report the failure with.
-    pub(super) fn new(global: &GlobalArgs) -> Result<Self, (Self, CliError)> {
+    /// Reads the configuration. Where that is wrong, there is still something to say so with.
+    pub(super) fn new(global: &GlobalArgs) -> (Self, Result<(), CliError>) {
         let mut sources = Sources::default();
         let mut diagnostics = Diagnostics::default();
         let settings = Settings::load(&mut sources, &mut diagnostics);
@@ -37,10 +37,10 @@ impl Invocation {
         };
         start_log();
         if diagnostics.has_errors() {
-            return Err((invocation, CliError::Input(Box::new((diagnostics, sources)))));
+            return (invocation, Err(CliError::Input(Box::new((diagnostics, sources)))));
         }
         invocation.show_problems(&diagnostics, &sources);
-        Ok(invocation)
+        (invocation, Ok(()))
     }
 
     pub fn detail(&self, diff: bool) -> Detail {

@@ -8,10 +8,19 @@ mod completions;
 mod config;
 mod doc;
 mod error;
+mod exec;
 mod exit;
+mod graph;
+mod input;
+mod inventory;
 mod invocation;
-mod prompt;
+mod lint;
+mod listing;
+mod playbook;
+mod run;
 mod schema;
+mod terminal;
+mod vars;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -40,6 +49,16 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Run playbooks
+    Playbook(playbook::PlaybookArgs),
+    /// Print the task graph of a playbook; connects to nothing
+    Graph(graph::GraphArgs),
+    /// Run one command, or one module, on hosts
+    Exec(exec::ExecArgs),
+    /// Show the inventory as it was understood
+    Inventory(inventory::InventoryCommand),
+    /// Find everything that is wrong, without connecting
+    Lint(lint::LintArgs),
     /// Print JSON Schemas, for editors
     Schema(schema::SchemaArgs),
     /// Print a completion script for a shell
@@ -54,11 +73,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),
     };
-    let mut invocation = match Invocation::new(&cli.global) {
-        Ok(invocation) => invocation,
-        Err((invocation, error)) => return invocation.fail(&error).into(),
-    };
-    match run(cli.command, &mut invocation) {
+    let (invocation, settled) = Invocation::new(&cli.global);
+    match settled.and_then(|()| run(&cli.command, &invocation)) {
         Ok(exit) => exit.into(),
         Err(error) => invocation.fail(&error).into(),
     }
@@ -79,11 +95,16 @@ fn usage(error: &clap::Error) -> Exit {
     if error.use_stderr() { Exit::BadInput } else { Exit::Success }
 }
 
-fn run(command: Command, invocation: &mut Invocation) -> Result<Exit, CliError> {
+fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
     match command {
-        Command::Schema(args) => schema::run(&args, invocation),
-        Command::Completions(args) => completions::run(&args, invocation),
-        Command::Doc(args) => doc::run(&args, invocation),
+        Command::Playbook(args) => playbook::run(args, invocation),
+        Command::Graph(args) => graph::run(args, invocation),
+        Command::Exec(args) => exec::run(args, invocation),
+        Command::Inventory(args) => inventory::run(args, invocation),
+        Command::Lint(args) => lint::run(args, invocation),
+        Command::Schema(args) => schema::run(args, invocation),
+        Command::Completions(args) => completions::run(args, invocation),
+        Command::Doc(args) => doc::run(args, invocation),
     }
 }
 

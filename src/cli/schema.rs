@@ -1,12 +1,12 @@
 //! `etcdrun schema`: JSON Schemas, generated from the types that check the input.
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{CliError, Exit, Invocation, doc::find_module};
-use crate::{modules, source::did_you_mean};
+use crate::{inventory, modules, playbook, source::did_you_mean};
 
-const NAMES: [&str; 2] = ["module", "all"];
+const NAMES: [&str; 5] = ["inventory", "playbook", "meta", "module", "all"];
 
 #[derive(Args, Debug)]
 #[command(after_help = "Put `# yaml-language-server: $schema=FILE` on the first line of a playbook to use one.")]
@@ -21,6 +21,9 @@ pub struct SchemaArgs {
 pub fn run(args: &SchemaArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let schema = match (args.name.as_str(), &args.module) {
         ("all", None) => all(),
+        ("inventory", None) => inventory::schema(),
+        ("playbook", None) => playbook::schema(),
+        ("meta", None) => playbook::meta_schema(),
         ("module", Some(name)) => find_module(name)?.schema().to_value(),
         ("module", None) => return Err(CliError::usage("which module? Write `etcdrun schema module NAME`")),
         (_, Some(extra)) => return Err(CliError::usage(format!("`{extra}` is one argument too many"))),
@@ -37,5 +40,10 @@ pub fn run(args: &SchemaArgs, invocation: &Invocation) -> Result<Exit, CliError>
 fn all() -> Value {
     let modules: Map<String, Value> =
         modules::all().iter().map(|module| (module.name.to_owned(), module.schema().to_value())).collect();
-    Value::from_iter([("modules", Value::Object(modules))])
+    json!({
+        "inventory": inventory::schema(),
+        "playbook": playbook::schema(),
+        "meta": playbook::meta_schema(),
+        "modules": modules,
+    })
 }

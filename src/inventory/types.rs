@@ -111,6 +111,11 @@ impl Inventory {
         self.hosts.iter()
     }
 
+    /// How hosts are reached, for what the command line adds to it.
+    pub fn endpoints_mut(&mut self) -> impl Iterator<Item = &mut crate::ssh::Endpoint> {
+        self.hosts.iter_mut().map(|host| &mut host.endpoint)
+    }
+
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.by_name.get(name).map(|id| self.host_by_id(*id))
     }

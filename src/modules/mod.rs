@@ -49,3 +49,4 @@ pub use action::{Action, ActionContext, ActionError, EngineAction};
 pub use facts::{FACT_FIELDS, Facts};
 pub use registry::{all, find, names};
 pub use spec::{BuildContext, Module, ModuleError, ModuleSpec, ResultField};
+pub(crate) use words::split as split_words;

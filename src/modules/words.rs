@@ -3,7 +3,7 @@
 use super::spec::ModuleError;
 
 /// Blanks separate words; quotes and backslashes keep them together. Nothing is expanded.
-pub(super) fn split(text: &str) -> Result<Vec<String>, ModuleError> {
+pub(crate) fn split(text: &str) -> Result<Vec<String>, ModuleError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut rest = text.chars();

@@ -26,6 +26,7 @@ const MAX_NESTING: usize = 40;
 const MAX_IMPORTS: usize = 50_000;
 
 /// What the loader needs beyond the playbook itself.
+#[derive(Clone)]
 pub struct LoadOptions {
     /// Where `./roles` is.
     pub start: PathBuf,
@@ -118,6 +119,11 @@ impl<'a> Loader<'a> {
         let node = self.read(place, span).map(Arc::new);
         self.files.insert(place.clone(), node.clone());
         node
+    }
+
+    /// Puts a document in the place of a file.
+    pub(super) fn put(&mut self, place: Place, node: Option<Node>) {
+        self.files.insert(place, node.map(Arc::new));
     }
 
     fn read(&mut self, place: &Place, span: Option<Span>) -> Option<Node> {

@@ -34,7 +34,7 @@ pub use schema::schema;
 pub use secrets::{Lookup, secrets_in_environment};
 pub use types::*;
 
-use crate::source::{Diagnostics, Sources};
+use crate::source::{Diagnostics, Sources, parse};
 
 /// Reads a playbook and everything it imports. All problems go to `diagnostics`; `None` if there
 /// were errors among them.
@@ -50,4 +50,24 @@ pub fn load(
     found.sort();
     diagnostics.extend(found);
     (!failed).then(|| Playbook { path: source.place.label(), plays })
+}
+
+/// Reads a playbook that no file holds, such as the one `exec` makes; messages call it `name`.
+pub fn load_text(
+    name: &str,
+    text: String,
+    options: &LoadOptions,
+    sources: &mut Sources,
+    diagnostics: &mut Diagnostics,
+) -> Option<Playbook> {
+    let mut found = Diagnostics::default();
+    let place = Place::disk(name);
+    let file = sources.add(name, text);
+    let node = parse(sources, file, &mut found);
+    let mut loader = loader::Loader::new(options, sources, &mut found);
+    loader.put(place.clone(), node);
+    let plays = loader.playbook(&place);
+    let failed = found.has_errors();
+    diagnostics.extend(found);
+    (!failed).then(|| Playbook { path: place.label(), plays })
 }

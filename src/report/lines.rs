@@ -152,7 +152,7 @@ impl Lines {
             self.field(text, "ran on", target.as_str());
         }
         self.field(text, "message", &result.msg);
-        if let Some(code) = result.rc {
+        if let Some(code) = result.rc.filter(|code| !result.msg.ends_with(&format!(" {code}"))) {
             self.field(text, "exit code", &code.to_string());
         }
         if !streamed {

@@ -57,7 +57,8 @@ impl Look {
         let dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
         // https://no-color.org: any value but the empty one.
         let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let live = terminal && !dumb && !plain && !(unwanted && choice == ColorChoice::Auto);
+        let clean = plain || dumb || (unwanted && choice == ColorChoice::Auto);
+        let live = terminal && !clean;
         let color = match choice {
             ColorChoice::Always => true,
             ColorChoice::Never => false,

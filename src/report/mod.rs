@@ -69,13 +69,11 @@ pub trait Reporter: Send {
     }
 }
 
-/// Reports until the last sender of events is gone. Join the handle before leaving.
+/// Reports until the run has finished or its sender is gone. Join the handle before leaving.
 pub fn spawn(events: Receiver<Event>, mut reporter: Box<dyn Reporter>) -> JoinHandle<()> {
     thread::spawn(move || {
-        if drive(&events, reporter.as_mut()).and_then(|()| reporter.finish()).is_err() {
-            // Nobody reads any more. The run goes on, and its events go nowhere.
-            while events.recv().is_ok() {}
-        }
+        // An error means that nobody reads any more. The run goes on, and its events go nowhere.
+        let _ = drive(&events, reporter.as_mut()).and_then(|()| reporter.finish());
     })
 }
 
@@ -83,7 +81,13 @@ fn drive(events: &Receiver<Event>, reporter: &mut dyn Reporter) -> io::Result<()
     let mut next_frame = Instant::now() + FRAME;
     loop {
         match events.recv_timeout(next_frame.saturating_duration_since(Instant::now())) {
-            Ok(event) => reporter.event(&with_hint(event))?,
+            Ok(event) => {
+                let is_last = matches!(event.kind, EventKind::RunFinished { .. });
+                reporter.event(&with_hint(event))?;
+                if is_last {
+                    return Ok(());
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }

@@ -3,11 +3,15 @@
 //! Events only change the state here; bars follow it about ten times a second, so that ten thousand
 //! short tasks do not cost ten thousand redraws.
 
-use std::{io, sync::Arc, time::Duration, time::Instant};
+use std::{
+    fmt, io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use console::{Term, truncate_str};
 use indexmap::IndexMap;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 use super::{
     Detail, Look, Output, Reporter, Tone,
@@ -70,7 +74,7 @@ impl ProgressReporter {
     fn begin(&mut self, nodes: usize) {
         let bar = self.screen.add(ProgressBar::new(nodes as u64));
         let template = "{bar:30} {pos}/{len} tasks  {elapsed}  ETA {eta}  {msg}";
-        bar.set_style(style(template).progress_chars("━━─"));
+        bar.set_style(style(template).progress_chars("━━─").with_key("eta", remaining));
         self.total = Some(bar);
     }
 
@@ -133,7 +137,7 @@ impl ProgressReporter {
     }
 
     fn row(&self, busy: &Busy) -> String {
-        let seconds = duration(whole_seconds(busy.since.elapsed()));
+        let seconds = whole_seconds(busy.since.elapsed());
         let more = if busy.running > 1 { format!(" (+{})", busy.running - 1) } else { String::new() };
         let text = format!("{}  {}{more}  {seconds}  {}", busy.node.host, title(&busy.node), busy.note);
         let width = self.look.width.saturating_sub(2);
@@ -153,8 +157,20 @@ impl ProgressReporter {
 }
 
 /// Tenths flicker; whole seconds tell as much.
-fn whole_seconds(elapsed: Duration) -> f64 {
-    elapsed.as_secs_f64().floor().max(0.0)
+fn whole_seconds(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        seconds @ 0..10 => format!("{seconds}s"),
+        _ => duration(elapsed.as_secs_f64()),
+    }
+}
+
+/// Nothing is known of the time that is left before the first task has ended.
+fn remaining(state: &ProgressState, text: &mut dyn fmt::Write) {
+    // Writing to a string cannot fail.
+    let _ = match state.pos() {
+        0 => text.write_str("-"),
+        _ => text.write_str(&whole_seconds(state.eta())),
+    };
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -27,10 +27,17 @@ struct Counts {
     skipped: usize,
     failed: usize,
     unreachable: usize,
-    ignored: usize,
     rescued: usize,
+    ignored: usize,
     not_run: usize,
     seconds: f64,
+}
+
+/// A node that was not run, and the node that it waited for in vain.
+#[derive(Debug)]
+struct NotRun {
+    node: Arc<NodeInfo>,
+    because: Option<Arc<str>>,
 }
 
 /// Gathers events, prints once.
@@ -40,8 +47,8 @@ pub(super) struct Recap {
     slowest: Vec<(f64, Arc<NodeInfo>)>,
     /// Nodes that failed or whose host was unreachable, by id.
     failures: HashMap<Arc<str>, (Arc<NodeInfo>, Status)>,
-    /// Nodes that were not run, by the node that is the cause.
-    not_run: IndexMap<Option<Arc<str>>, Vec<Arc<NodeInfo>>>,
+    /// Nodes that were not run, by id.
+    not_run: IndexMap<Arc<str>, NotRun>,
 }
 
 impl Recap {
@@ -49,7 +56,10 @@ impl Recap {
         let EventKind::NodeFinished { node, status, seconds, because, .. } = kind else { return };
         self.hosts.entry(node.host.clone()).or_default().add(*status, *seconds);
         match status {
-            Status::NotRun => self.not_run.entry(because.clone()).or_default().push(node.clone()),
+            Status::NotRun => {
+                let entry = NotRun { node: node.clone(), because: because.clone() };
+                self.not_run.insert(node.id.clone(), entry);
+            }
             Status::Failed | Status::Unreachable => {
                 self.failures.insert(node.id.clone(), (node.clone(), *status));
             }
@@ -86,9 +96,34 @@ impl Recap {
         self.render_table(&mut text, look);
         self.render_slowest(&mut text, look);
         self.render_not_run(&mut text, look);
-        let (tone, verdict) = verdict(result);
+        let (tone, verdict) = self.verdict(result);
         push(&mut text, format_args!("\n{} ({})", look.paint(tone, verdict), duration(seconds)));
         text
+    }
+
+    fn verdict(&self, result: RunResult) -> (Tone, String) {
+        let word = match result {
+            RunResult::Success => return (Tone::Good, "done".to_owned()),
+            RunResult::Failed => "failed",
+            RunResult::Unreachable => "unreachable",
+            RunResult::GateRefused => "a gate refused to go on",
+            RunResult::LockHeld => "another run holds the lock",
+            RunResult::Interrupted => "interrupted",
+        };
+        let hosts = |is: fn(&Counts) -> bool| self.hosts.values().filter(|counts| is(counts)).count();
+        let (failed, unreachable) = (hosts(|counts| counts.failed > 0), hosts(|counts| counts.unreachable > 0));
+        let mut parts = vec![word.to_owned()];
+        if failed > 0 {
+            parts.push(format!("{} had a failed task", count(failed, "host")));
+        }
+        if unreachable > 0 {
+            let verb = if unreachable == 1 { "was" } else { "were" };
+            parts.push(format!("{} {verb} unreachable", count(unreachable, "host")));
+        }
+        let head = parts.remove(0);
+        let tail = parts.join(", ");
+        let tone = if result == RunResult::Interrupted { Tone::Warning } else { Tone::Bad };
+        (tone, if tail.is_empty() { head } else { format!("{head}: {tail}") })
     }
 
     fn render_table(&self, text: &mut String, look: &Look) {
@@ -106,7 +141,7 @@ impl Recap {
             }
             false => self.hosts.iter().map(|(host, counts)| (host.as_str(), *counts)).collect(),
         };
-        rows[usize::from(collapsed)..].sort_by(|(a, _), (b, _)| natural(a).cmp(&natural(b)));
+        rows[usize::from(collapsed)..].sort_by_key(|(host, _)| natural(host));
         let width =
             rows.iter().map(|(host, _)| console::measure_text_width(host)).max().unwrap_or(0).max("RECAP".len());
         let header = format!(
@@ -130,17 +165,32 @@ impl Recap {
         }
     }
 
+    /// What was not run, by the failure that is the cause in the end.
+    fn causes(&self) -> IndexMap<Option<&Arc<str>>, Vec<&NodeInfo>> {
+        let mut causes: IndexMap<_, Vec<&NodeInfo>> = IndexMap::new();
+        for NotRun { node, because } in self.not_run.values() {
+            let mut cause = because.as_ref();
+            // What a node waited for may itself have waited; the bound is for a circle that cannot be.
+            for _ in 0..self.not_run.len() {
+                let Some(further) = cause.and_then(|id| self.not_run.get(id)) else { break };
+                cause = further.because.as_ref();
+            }
+            causes.entry(cause).or_default().push(node);
+        }
+        causes
+    }
+
     fn render_not_run(&self, text: &mut String, look: &Look) {
         if self.not_run.is_empty() {
             return;
         }
         push(text, format_args!("\n{}", look.paint(Tone::Strong, "NOT RUN")));
-        for (cause, nodes) in &self.not_run {
+        for (cause, nodes) in self.causes() {
             let mut hosts: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
             hosts.sort_unstable();
             hosts.dedup();
             let what = format!("{} on {}", count(nodes.len(), "task"), some_of(&hosts));
-            let why = match cause.as_ref().map(|id| (id, self.failures.get(id))) {
+            let why = match cause.map(|id| (id, self.failures.get(id))) {
                 Some((_, Some((node, Status::Unreachable)))) => {
                     format!("because {} was unreachable at “{}”", node.host, title(node))
                 }
@@ -183,8 +233,8 @@ impl Counts {
             skipped: self.skipped + other.skipped,
             failed: self.failed + other.failed,
             unreachable: self.unreachable + other.unreachable,
-            ignored: self.ignored + other.ignored,
             rescued: self.rescued + other.rescued,
+            ignored: self.ignored + other.ignored,
             not_run: self.not_run + other.not_run,
             seconds: self.seconds + other.seconds,
         }
@@ -218,17 +268,6 @@ impl Counts {
             format!("{:>7}", duration(self.seconds)),
         ];
         format!("{}  {}", look.paint(tone, host), cells.join("  "))
-    }
-}
-
-fn verdict(result: RunResult) -> (Tone, &'static str) {
-    match result {
-        RunResult::Success => (Tone::Good, "done"),
-        RunResult::Failed => (Tone::Bad, "a task failed"),
-        RunResult::Unreachable => (Tone::Bad, "a host was unreachable"),
-        RunResult::GateRefused => (Tone::Bad, "a gate refused to go on"),
-        RunResult::LockHeld => (Tone::Bad, "another run holds the lock"),
-        RunResult::Interrupted => (Tone::Warning, "interrupted"),
     }
 }
 

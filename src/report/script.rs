@@ -100,6 +100,7 @@ pub(super) fn run() -> Vec<Event> {
             result: says("nobody there"),
         }),
         finished(node("h1", "Wait"), Status::Ignored, 1.5, says("one item failed")),
+        finished(node("h1", "Try"), Status::Rescued, 0.2, says("did not work")),
         finished(node("h1", "Only on Mondays"), Status::Skipped, 0.0, says("weekday == 'Monday' is false")),
         finished(
             node("h2", "Install nginx"),

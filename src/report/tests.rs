@@ -12,7 +12,7 @@ use super::{
     script::{event, finished, node, run},
     spawn,
 };
-use crate::model::{Event, EventKind, RunResult, Shown, Status};
+use crate::model::{Emitter, Event, EventKind, RunResult, Shown, Status};
 
 #[derive(Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -32,7 +32,10 @@ fn report(events: Vec<Event>, reporter: impl FnOnce(Output) -> Box<dyn Reporter>
     let buffer = Buffer::default();
     let (sender, receiver) = mpsc::channel();
     let thread = spawn(receiver, reporter(Output::to(buffer.clone())));
-    events.into_iter().for_each(|event| sender.send(event).unwrap());
+    for event in events {
+        // The reporter leaves after the last event of a run.
+        let _ = sender.send(event);
+    }
     drop(sender);
     thread.join().unwrap();
     String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
@@ -99,9 +102,8 @@ impl Write for Closed {
 fn a_closed_pipe_silences_the_reporter_and_nothing_else() {
     let (sender, receiver) = mpsc::channel();
     let thread = spawn(receiver, Box::new(JsonReporter::new(Output::to(Closed))));
-    for event in run() {
-        sender.send(event).unwrap();
-    }
-    drop(sender);
+    sender.send(run().remove(0)).unwrap();
+    // It ends at once; whoever emits neither waits nor fails.
     thread.join().unwrap();
+    Emitter::channel().0.emit(EventKind::Interrupted);
 }

@@ -5,6 +5,7 @@
 pub mod engine;
 pub mod module;
 pub mod process;
+pub mod program;
 pub mod sshd;
 pub mod user;
 

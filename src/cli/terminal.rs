@@ -1,9 +1,10 @@
-//! Asks the operator for a secret, without echo.
+//! The terminal itself: asks for secrets without echo, and keeps the keyboard off the progress bars.
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Read, Write, stderr},
     os::fd::AsFd,
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -47,6 +48,37 @@ impl Drop for Silence {
     fn drop(&mut self) {
         // There is nothing left to try if the terminal is gone.
         let _ = tcsetattr(self.terminal.as_fd(), OptionalActions::Flush, &self.before);
+    }
+}
+
+/// Keeps `^C` from being shown while bars are drawn: it would push them down by a line.
+pub(super) struct QuietKeys {
+    before: Mutex<Option<Termios>>,
+}
+
+impl QuietKeys {
+    /// Does nothing where standard error is no terminal.
+    pub fn begin() -> Self {
+        let before = tcgetattr(stderr()).ok();
+        if let Some(before) = &before {
+            let mut quiet = before.clone();
+            quiet.local_modes -= LocalModes::ECHOCTL;
+            let _ = tcsetattr(stderr(), OptionalActions::Now, &quiet);
+        }
+        Self { before: Mutex::new(before) }
+    }
+
+    pub fn end(&self) {
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(before) = before {
+            let _ = tcsetattr(stderr(), OptionalActions::Now, &before);
+        }
+    }
+}
+
+impl Drop for QuietKeys {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

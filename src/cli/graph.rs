@@ -1,0 +1,54 @@
+//! `etcdrun graph FILE`: prints the task graph and connects to nothing.
+
+use clap::{Args, ValueEnum};
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{InventoryArgs, SelectionArgs},
+    input::compile_all,
+    run::load_options,
+};
+use crate::graph;
+
+#[derive(Args, Debug)]
+pub struct GraphArgs {
+    /// A playbook: a path, or a name in ./playbooks or of those that come with etcdrun
+    #[arg(value_name = "FILE")]
+    playbook: String,
+
+    /// The form to print it in
+    #[arg(long, value_enum, default_value_t = Format::Dot)]
+    format: Format,
+
+    #[command(flatten)]
+    inventory: InventoryArgs,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// For Graphviz: `| dot -Tsvg`
+    Dot,
+    /// For Markdown
+    Mermaid,
+    /// For programs
+    Json,
+}
+
+pub fn run(args: &GraphArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let load = load_options(invocation);
+    let names = std::slice::from_ref(&args.playbook);
+    let compiled = compile_all(names, &args.inventory, &args.selection, &load, invocation)?;
+    let format = match args.format {
+        _ if invocation.json => graph::Format::Json,
+        Format::Dot => graph::Format::Dot,
+        Format::Mermaid => graph::Format::Mermaid,
+        Format::Json => graph::Format::Json,
+    };
+    for graph in &compiled.graphs {
+        invocation.print(&graph.export(format, &compiled.input.sources))?;
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,137 @@
+//! Loads what commands work on, and gathers every problem on the way, so that all are told at once.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    CliError, Invocation,
+    args::{InventoryArgs, SelectionArgs, VarsArgs},
+    vars::parse_extra_vars,
+};
+use crate::{
+    compile::{CompileOptions, Selection, compile},
+    graph::Graph,
+    inventory::{self, Inventory, Pattern},
+    playbook::{self, LoadOptions, Playbook},
+    source::{Diagnostic, Diagnostics, Sources, Vars},
+};
+
+/// What is tried where no inventory is named.
+const DEFAULT_INVENTORIES: [&str; 3] = ["inventory", "inventory.yaml", "inventory.yml"];
+
+/// Everything read so far, and everything that is wrong with it.
+#[derive(Default)]
+pub(super) struct Input {
+    pub sources: Sources,
+    pub diagnostics: Diagnostics,
+    pub extra_vars: Arc<Vars>,
+}
+
+impl Input {
+    pub fn extra_vars(&mut self, args: &VarsArgs) {
+        self.extra_vars = Arc::new(parse_extra_vars(&args.extra_vars, &mut self.sources, &mut self.diagnostics));
+    }
+
+    pub fn inventory(&mut self, args: &InventoryArgs, invocation: &Invocation) -> Inventory {
+        let paths = match (&args.inventory, &invocation.settings.inventory) {
+            (given, _) if !given.is_empty() => given.clone(),
+            (_, configured) if !configured.is_empty() => configured.clone(),
+            _ => DEFAULT_INVENTORIES.iter().map(PathBuf::from).filter(|path| path.exists()).take(1).collect(),
+        };
+        if paths.is_empty() {
+            let help = "name one with -i, in etcdrun.toml or in ETCDRUN_INVENTORY, or make a folder `inventory` here";
+            self.diagnostics.push(Diagnostic::error(None, "there is no inventory").help(help));
+        }
+        inventory::load(&paths, &mut self.sources, &mut self.diagnostics)
+    }
+
+    /// The limit's pattern, which has the command line as its source.
+    pub fn limit(&mut self, args: &InventoryArgs) -> Option<Pattern> {
+        let text = args.limit.as_deref()?;
+        self.pattern("--limit", text)
+    }
+
+    pub fn pattern(&mut self, origin: &str, text: &str) -> Option<Pattern> {
+        let file = self.sources.add(origin, text);
+        let span = crate::model::Span::new(file, 0, text.len());
+        match Pattern::parse_limit(text, span, &mut self.sources) {
+            Ok(pattern) => Some(pattern),
+            Err(problem) => {
+                self.diagnostics.push(problem);
+                None
+            }
+        }
+    }
+
+    pub fn playbook(&mut self, name: &str, options: &LoadOptions) -> Option<Playbook> {
+        match playbook::find(name, Path::new("")) {
+            Ok(source) => playbook::load(&source, options, &mut self.sources, &mut self.diagnostics),
+            Err(problem) => {
+                self.diagnostics.push(problem);
+                None
+            }
+        }
+    }
+
+    /// Compiles, unless something is wrong already: one mistake must not be told as ten.
+    pub fn compile(
+        &mut self,
+        inventory: &Inventory,
+        playbook: &Playbook,
+        limit: Option<&Pattern>,
+        selection: &Selection,
+    ) -> Option<Graph> {
+        let options =
+            CompileOptions { limit: limit.cloned(), selection: selection.clone(), extra_vars: self.extra_vars.clone() };
+        let mut found = Diagnostics::default();
+        let graph = compile(inventory, playbook, &options, &mut self.sources, &mut found);
+        self.diagnostics.extend(found);
+        graph
+    }
+
+    /// Ends here if anything is wrong; tells warnings and goes on otherwise.
+    pub fn check(&mut self, invocation: &Invocation) -> Result<(), CliError> {
+        let diagnostics = std::mem::take(&mut self.diagnostics);
+        if diagnostics.has_errors() {
+            return Err(CliError::Input(Box::new((diagnostics, std::mem::take(&mut self.sources)))));
+        }
+        invocation.show_problems(&diagnostics, &self.sources);
+        Ok(())
+    }
+}
+
+/// Playbooks compiled against one inventory.
+pub(super) struct Compiled {
+    pub input: Input,
+    pub inventory: Inventory,
+    pub graphs: Vec<Graph>,
+}
+
+/// Load and compile, or tell everything that is wrong.
+pub(super) fn compile_all(
+    names: &[String],
+    inventory_args: &InventoryArgs,
+    selection: &SelectionArgs,
+    load: &LoadOptions,
+    invocation: &Invocation,
+) -> Result<Compiled, CliError> {
+    let mut input = Input::default();
+    input.extra_vars(&selection.vars);
+    let inventory = input.inventory(inventory_args, invocation);
+    let limit = input.limit(inventory_args);
+    let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load.clone() };
+    let playbooks: Vec<Playbook> = names.iter().filter_map(|name| input.playbook(name, &load)).collect();
+    let wanted = wanted(selection);
+    let mut graphs = Vec::new();
+    if !input.diagnostics.has_errors() {
+        graphs = playbooks.iter().filter_map(|book| input.compile(&inventory, book, limit.as_ref(), &wanted)).collect();
+    }
+    input.check(invocation)?;
+    Ok(Compiled { input, inventory, graphs })
+}
+
+fn wanted(args: &SelectionArgs) -> Selection {
+    Selection { tags: args.tags.clone(), skip_tags: args.skip_tags.clone(), start_at: args.start_at_task.clone() }
+}

@@ -1,0 +1,67 @@
+//! `etcdrun lint [FILE...]`: finds everything that is wrong, without connecting.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{InventoryArgs, VarsArgs},
+    input::Input,
+    run::load_options,
+};
+use crate::{
+    compile::Selection,
+    playbook::{LoadOptions, Playbook},
+};
+
+#[derive(Args, Debug)]
+pub struct LintArgs {
+    /// Playbooks; without any, all of ./playbooks
+    #[arg(value_name = "FILE")]
+    playbooks: Vec<String>,
+
+    #[command(flatten)]
+    inventory: InventoryArgs,
+
+    #[command(flatten)]
+    vars: VarsArgs,
+}
+
+pub fn run(args: &LintArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let mut input = Input::default();
+    input.extra_vars(&args.vars);
+    let inventory = input.inventory(&args.inventory, invocation);
+    let limit = input.limit(&args.inventory);
+    let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load_options(invocation) };
+    // A broken inventory would make every pattern look wrong.
+    let whole = !input.diagnostics.has_errors();
+    let names = if args.playbooks.is_empty() { all_playbooks()? } else { args.playbooks.clone() };
+    let playbooks: Vec<Playbook> = names.iter().filter_map(|name| input.playbook(name, &load)).collect();
+    for playbook in playbooks.iter().filter(|_| whole) {
+        input.compile(&inventory, playbook, limit.as_ref(), &Selection::default());
+    }
+    let clean = input.diagnostics.is_empty();
+    input.check(invocation)?;
+    if clean && !invocation.json {
+        let plural = if names.len() == 1 { "" } else { "s" };
+        invocation.print(&format!("no problems found in {} playbook{plural}\n", names.len()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn all_playbooks() -> Result<Vec<String>, CliError> {
+    let folder = Path::new("playbooks");
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.is_file() && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            names.push(path.display().to_string());
+        }
+    }
+    names.sort();
+    Ok(names)
+}

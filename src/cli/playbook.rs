@@ -1,0 +1,63 @@
+//! `etcdrun playbook FILE...`: load, compile, run.
+
+use clap::Args;
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
+    input::compile_all,
+    listing,
+    run::{self, Style},
+};
+
+#[derive(Args, Debug)]
+pub struct PlaybookArgs {
+    /// Playbooks: paths, or names in ./playbooks or of those that come with etcdrun
+    #[arg(required = true, value_name = "FILE")]
+    playbooks: Vec<String>,
+
+    #[command(flatten)]
+    inventory: InventoryArgs,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    #[command(flatten)]
+    run: RunArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+
+    /// List the hosts of each play, and run nothing
+    #[arg(long, help_heading = "Instead of running")]
+    list_hosts: bool,
+
+    /// List the tasks of each play, and run nothing
+    #[arg(long, help_heading = "Instead of running")]
+    list_tasks: bool,
+
+    /// List the tags of each play, and run nothing
+    #[arg(long, help_heading = "Instead of running")]
+    list_tags: bool,
+
+    /// Check inventory and playbooks, and run nothing
+    #[arg(long, help_heading = "Instead of running")]
+    syntax_check: bool,
+}
+
+pub fn run(args: &PlaybookArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let load = run::load_options(invocation);
+    let compiled = compile_all(&args.playbooks, &args.inventory, &args.selection, &load, invocation)?;
+    let list = listing::Parts { hosts: args.list_hosts, tasks: args.list_tasks, tags: args.list_tags };
+    if list.any() {
+        invocation.print(&listing::render(&compiled.graphs, list, invocation.json))?;
+        return Ok(Exit::Success);
+    }
+    if args.syntax_check {
+        if !invocation.json {
+            invocation.print("no errors found\n")?;
+        }
+        return Ok(Exit::Success);
+    }
+    run::execute(compiled, &args.connection, &args.run, Style::Playbook, invocation)
+}

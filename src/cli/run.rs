@@ -1,0 +1,261 @@
+//! Runs compiled graphs: asks for secrets, starts the reporter, minds signals, and waits.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use zeroize::Zeroizing;
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{ConnectionArgs, RunArgs},
+    input::Compiled,
+    terminal::{QuietKeys, ask_secret},
+};
+use crate::{
+    execute::{self, Interrupt, Run, RunOptions},
+    graph::Graph,
+    inventory::Inventory,
+    model::{Emitter, RunResult},
+    playbook::LoadOptions,
+    report::{self, AdhocReporter, JsonReporter, MultiProgress, Output, PlainReporter, ProgressReporter, Reporter},
+    source::{Diagnostic, Diagnostics, Sources},
+    ssh::{Connector, Options, Prompt},
+};
+
+/// How a run is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Playbook,
+    Adhoc,
+}
+
+pub(super) fn load_options(invocation: &Invocation) -> LoadOptions {
+    LoadOptions { roles_path: invocation.settings.roles_path.clone(), ..LoadOptions::default() }
+}
+
+/// Runs one graph after the other, and stops at the first that does not succeed.
+pub(super) fn execute(
+    compiled: Compiled,
+    connection: &ConnectionArgs,
+    args: &RunArgs,
+    style: Style,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let Compiled { input, mut inventory, graphs } = compiled;
+    let screen = MultiProgress::new();
+    let options = run_options(connection, args, input.extra_vars.clone(), invocation)?;
+    apply_defaults(&mut inventory, connection, invocation);
+    let connector = connector(connection, &inventory, screen.clone(), invocation)?;
+    let runner = Runner {
+        inventory: Arc::new(inventory),
+        sources: Arc::new(input.sources),
+        connector,
+        options,
+        interrupt: Interrupt::default(),
+        screen,
+        style,
+        invocation,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(runner.run_all(graphs));
+    // Whatever still runs there, such as a lookup of a name, is not worth waiting for.
+    runtime.shutdown_background();
+    result.map(Exit::from)
+}
+
+struct Runner<'a> {
+    inventory: Arc<Inventory>,
+    sources: Arc<Sources>,
+    connector: Connector,
+    options: RunOptions,
+    interrupt: Interrupt,
+    screen: MultiProgress,
+    style: Style,
+    invocation: &'a Invocation,
+}
+
+impl Runner<'_> {
+    async fn run_all(&self, graphs: Vec<Graph>) -> Result<RunResult, CliError> {
+        let quiet = Arc::new(QuietKeys::begin());
+        mind_signals(self.interrupt.clone(), self.screen.clone(), quiet.clone())?;
+        let mut result = Ok(RunResult::Success);
+        for graph in graphs {
+            result = self.run_one(graph).await;
+            if !matches!(result, Ok(RunResult::Success)) {
+                break;
+            }
+        }
+        quiet.end();
+        result
+    }
+
+    async fn run_one(&self, graph: Graph) -> Result<RunResult, CliError> {
+        let (emitter, events) = Emitter::channel();
+        let reporter = report::spawn(events, self.reporter());
+        let result = execute::run(Run {
+            graph: Arc::new(graph),
+            inventory: self.inventory.clone(),
+            sources: self.sources.clone(),
+            connector: self.connector.clone(),
+            options: self.options.clone(),
+            emitter,
+            interrupt: self.interrupt.clone(),
+        })
+        .await;
+        // The reporter ends after the run's last event; what it prints must come before we leave.
+        let ended = tokio::task::spawn_blocking(move || reporter.join()).await;
+        match ended {
+            Ok(Ok(())) => Ok(result),
+            _ => Err(CliError::Unexpected("the reporter broke down; the run itself went on to its end".to_owned())),
+        }
+    }
+
+    fn reporter(&self) -> Box<dyn Reporter> {
+        let (look, out) = (self.invocation.stdout, Output::stdout());
+        let detail = self.invocation.detail(self.options.diff);
+        match self.style {
+            _ if self.invocation.json => Box::new(JsonReporter::new(out)),
+            Style::Adhoc => Box::new(AdhocReporter::new(look, detail, out)),
+            Style::Playbook if look.live && self.invocation.stderr.live => {
+                Box::new(ProgressReporter::new(look, detail, out, self.screen.clone()))
+            }
+            Style::Playbook => Box::new(PlainReporter::new(look, detail, out)),
+        }
+    }
+}
+
+fn run_options(
+    connection: &ConnectionArgs,
+    args: &RunArgs,
+    extra_vars: Arc<crate::source::Vars>,
+    invocation: &Invocation,
+) -> Result<RunOptions, CliError> {
+    let settings = &invocation.settings;
+    let defaults = RunOptions::default();
+    let forks = args.forks.map(|forks| forks as usize).or(settings.forks).unwrap_or(defaults.forks);
+    let become_user = connection.become_user.clone().or_else(|| settings.become_user.clone());
+    Ok(RunOptions {
+        run_id: run_id().into(),
+        forks,
+        check_mode: args.check,
+        diff: args.diff,
+        r#become: connection.r#become || settings.r#become,
+        become_user: become_user.map(Into::into),
+        become_password: become_password(connection, invocation)?,
+        live_output: invocation.verbosity > 0 || invocation.json,
+        extra_vars,
+        ..defaults
+    })
+}
+
+/// Sortable, and unique among the runs of one operator.
+fn run_id() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%3fZ").to_string()
+}
+
+fn become_password(args: &ConnectionArgs, invocation: &Invocation) -> Result<Option<Zeroizing<String>>, CliError> {
+    let settings = &invocation.settings;
+    if args.ask_become_pass || (settings.become_ask_pass && args.become_password_file.is_none()) {
+        return match ask_secret("sudo password: ") {
+            Ok(Some(password)) => Ok(Some(password)),
+            Ok(None) => Err(CliError::Interrupted),
+            Err(_) => {
+                let help = "use --become-password-file where nobody is there to ask".to_owned();
+                Err(CliError::usage_with_help("there is no terminal to ask for the sudo password on", Some(help)))
+            }
+        };
+    }
+    match args.become_password_file.as_ref().or(settings.become_password_file.as_ref()) {
+        Some(path) => read_password(path).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The first line of the file, without its end.
+fn read_password(path: &Path) -> Result<Zeroizing<String>, CliError> {
+    let text = std::fs::read_to_string(path).map(Zeroizing::new);
+    let text = text.map_err(|error| CliError::usage(format!("the password file {}: {error}", path.display())))?;
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(Zeroizing::new(line.to_owned())),
+        None => Err(CliError::usage(format!("the password file {} has no first line", path.display()))),
+    }
+}
+
+/// The user and key of the command line hold where the inventory names none, as in Ansible.
+fn apply_defaults(inventory: &mut Inventory, args: &ConnectionArgs, invocation: &Invocation) {
+    let settings = &invocation.settings;
+    let user = args.user.as_ref().or(settings.remote_user.as_ref());
+    let key = args.private_key.as_ref().or(settings.private_key_file.as_ref());
+    for endpoint in inventory.endpoints_mut() {
+        if endpoint.user.is_none() {
+            endpoint.user = user.cloned();
+        }
+        if endpoint.identity_files.is_empty() {
+            endpoint.identity_files.extend(key.cloned());
+        }
+    }
+}
+
+fn connector(
+    args: &ConnectionArgs,
+    inventory: &Inventory,
+    screen: MultiProgress,
+    invocation: &Invocation,
+) -> Result<Connector, CliError> {
+    let settings = &invocation.settings;
+    let defaults = Options::default();
+    let timeout = args.connect_timeout.map(Duration::from_secs).or(settings.connect_timeout);
+    let options = Options {
+        config_file: args.ssh_config.clone().or_else(|| settings.ssh_config.clone()),
+        accept_new: args.accept_new || settings.accept_new,
+        connect_timeout: timeout.unwrap_or(defaults.connect_timeout),
+        prompt: Arc::new(TerminalPrompt { screen }),
+        ..defaults
+    };
+    let connector = Connector::new(options).map_err(|error| bad_ssh_config(&error))?;
+    Ok(connector.with_hosts(inventory.hosts().map(|host| host.endpoint.clone())))
+}
+
+fn bad_ssh_config(error: &crate::ssh::SshError) -> CliError {
+    let mut diagnostics = Diagnostics::default();
+    diagnostics.push(Diagnostic::error(None, error.to_string()).maybe_help(error.hint()));
+    CliError::Input(Box::new((diagnostics, Sources::default())))
+}
+
+/// Asks for passphrases in the midst of a run; the bars make room for the question.
+struct TerminalPrompt {
+    screen: MultiProgress,
+}
+
+#[async_trait]
+impl Prompt for TerminalPrompt {
+    async fn secret(&self, question: &str) -> Option<Zeroizing<String>> {
+        let (screen, question) = (self.screen.clone(), question.to_owned());
+        let ask = move || screen.suspend(|| ask_secret(&question));
+        tokio::task::spawn_blocking(ask).await.ok()?.ok()?
+    }
+}
+
+/// The first signal asks the run to stop at the next safe point, the second leaves at once.
+fn mind_signals(interrupt: Interrupt, screen: MultiProgress, quiet: Arc<QuietKeys>) -> io::Result<()> {
+    let mut keyboard = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        either(&mut keyboard, &mut terminate).await;
+        interrupt.stop();
+        either(&mut keyboard, &mut terminate).await;
+        // Nothing more to be done if the terminal is gone too.
+        let _ = screen.clear();
+        quiet.end();
+        std::process::exit(i32::from(Exit::Interrupted.code()));
+    });
+    Ok(())
+}
+
+async fn either(first: &mut Signal, second: &mut Signal) {
+    tokio::select! {
+        _ = first.recv() => {}
+        _ = second.recv() => {}
+    }
+}

@@ -1,0 +1,83 @@
+//! The program itself, run as a person would run it, in a folder of its own.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use super::Sshd;
+
+/// A folder with inputs, in which the program runs untouched by the developer's own settings.
+pub struct Folder(tempfile::TempDir);
+
+/// What the program said, and how it ended.
+pub struct Said {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Folder {
+    pub fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        let alone = "UserKnownHostsFile none\nGlobalKnownHostsFile none\nIdentityAgent none\nIdentityFile none\n";
+        folder.write("ssh_config", alone);
+        folder
+    }
+
+    /// With an inventory of the hosts h1 to hN on this server.
+    pub fn with_hosts(sshd: &Sshd, count: usize) -> Self {
+        let folder = Self::new();
+        folder.write("inventory.yaml", &sshd.inventory(count));
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etcdrun"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ETCDRUN_") {
+                command.env_remove(name);
+            }
+        }
+        command.args(args).current_dir(self.0.path()).env("HOME", self.0.path()).env_remove("XDG_CONFIG_HOME");
+        command.env("ETCDRUN_SSH_CONFIG", self.path("ssh_config")).env_remove("SSH_AUTH_SOCK").env_remove("NO_COLOR");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
+    }
+}
+
+impl Said {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Fails with everything that was said, unless the program ended like this.
+    #[track_caller]
+    pub fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+}
