@@ -9,6 +9,7 @@ mod detached;
 mod hosts;
 mod interrupt;
 mod node;
+mod observe;
 mod scheduler;
 mod settle;
 mod specials;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 pub use context::RunOptions;
 pub use interrupt::Interrupt;
+pub use observe::observe;
 
 use crate::{
     graph::Graph,

@@ -1,6 +1,6 @@
 //! The graph for people and programs: dot, mermaid, JSON.
 
-use std::fmt::Write as _;
+use std::{collections::HashMap, fmt::Write as _};
 
 use serde_json::{Value, json};
 
@@ -17,12 +17,23 @@ pub enum Format {
     Json,
 }
 
+/// What is known of a node before it runs; `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foreseen {
+    /// Whether its conditions hold.
+    pub runs: Option<bool>,
+    /// How many items its loop has.
+    pub items: Option<usize>,
+    /// Where a templated `delegate_to` leads.
+    pub target: Option<String>,
+}
+
 impl Graph {
-    pub fn export(&self, format: Format, sources: &Sources) -> String {
+    pub fn export(&self, format: Format, sources: &Sources, foreseen: &HashMap<NodeIndex, Foreseen>) -> String {
         match format {
             Format::Dot => self.to_dot(),
             Format::Mermaid => self.to_mermaid(),
-            Format::Json => self.to_json(sources),
+            Format::Json => self.to_json(sources, foreseen),
         }
     }
 
@@ -55,7 +66,7 @@ impl Graph {
         out
     }
 
-    fn to_json(&self, sources: &Sources) -> String {
+    fn to_json(&self, sources: &Sources, foreseen: &HashMap<NodeIndex, Foreseen>) -> String {
         let plays: Vec<_> = self
             .plays
             .iter()
@@ -65,7 +76,7 @@ impl Graph {
                 json!({ "id": &*play.id, "name": &*play.name, "hosts": hosts, "batches": batches })
             })
             .collect();
-        let nodes: Vec<_> = self.indices().map(|index| self.node_json(index, sources)).collect();
+        let nodes: Vec<_> = self.indices().map(|index| self.node_json(index, sources, foreseen.get(&index))).collect();
         let edges: Vec<_> = self
             .edges_in_order()
             .map(|(from, to, edge)| json!({ "from": self.id(from), "to": self.id(to), "when": edge.kind, "reason": edge.reason }))
@@ -76,7 +87,7 @@ impl Graph {
         text
     }
 
-    fn node_json(&self, index: NodeIndex, sources: &Sources) -> Value {
+    fn node_json(&self, index: NodeIndex, sources: &Sources, foreseen: Option<&Foreseen>) -> Value {
         let node = self.node(index);
         let mut value = json!({ "id": self.id(index), "kind": node.kind.name(), "play": &*self.play(node.play).id });
         if let Some(host) = node.host {
@@ -89,12 +100,14 @@ impl Graph {
             value["task"] = task.name.as_str().into();
             value["module"] = task.module.name.into();
             value["place"] = sources.describe(task.span).into();
-            value["target"] = self.target_text(node, task).into();
+            let target = foreseen.and_then(|known| known.target.clone());
+            value["target"] = target.unwrap_or_else(|| self.target_text(node, task)).into();
             if !task.when.is_empty() {
                 value["when"] = task.when.iter().map(|when| when.value.to_string()).collect();
+                value["runs"] = foreseen.and_then(|known| known.runs).map_or("unknown".into(), Value::from);
             }
-            if let Some(items) = &task.loops {
-                value["items"] = items.items.as_seq().map_or("unknown".into(), |list| list.len().into());
+            if task.loops.is_some() {
+                value["items"] = foreseen.and_then(|known| known.items).map_or("unknown".into(), Value::from);
             }
         }
         value

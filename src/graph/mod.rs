@@ -8,7 +8,7 @@ mod export;
 mod types;
 
 pub use cycle::{Cycle, find_cycle};
-pub use export::Format;
+pub use export::{Foreseen, Format};
 pub use types::{
     BlockParts, Edge, EdgeKind, Graph, Node, NodeIndex, NodeKind, PlayIndex, PlayInfo, Reason, SharedLane, TaskIndex,
     TaskInfo,
