@@ -429,3 +429,51 @@ fn tags_select_and_a_left_out_producer_is_an_error() {
     let errors = bench.load(play, tags(&["b"])).err().unwrap();
     assert!(errors[0].contains("leaves out"), "{errors:?}");
 }
+
+#[test]
+fn bad_targets_and_secrets_are_found_before_anything_runs() {
+    let bench = Bench::new(2).inventory("groups:\n  web: { hosts: [h1, h2], vars: { token: !age YWdl } }\n");
+    let play = r#"
+- hosts: all
+  tasks:
+    - { command: "true", delegate_to: h11 }
+    - { command: "true", on: hypervisor }
+    - { command: "true", environment: { TOKEN: "{{ token }}" } }
+    - { command: "echo {{ token }}" }
+"#;
+    let errors = bench.load(play, Selection::default()).err().unwrap();
+    insta::assert_snapshot!(errors.join("\n"), @r"
+    play.yaml:4:39: `h11` is not a host of the inventory (did you mean `h1`?)
+    play.yaml:5:30: this runs on the hypervisor of each host, and h1 has none (give the member a `hypervisor` in the inventory, or leave the host out of `hosts:`)
+    play.yaml:6:48: `TOKEN` would put a secret into the environment (pass it on `stdin` of the command, or write it to a file with mode 0600 by `copy` or `template`)
+    hosts.yaml:10:47: this value is encrypted, and decrypting is not supported yet (pass the value with `-e @FILE` from a file that only you can read)
+    ");
+}
+
+#[test]
+fn the_graph_is_the_same_every_time_and_foresees_what_it_can() {
+    let bench = Bench::new(2).inventory("groups:\n  web: { hosts: [h1] }\n");
+    let play = r#"
+- hosts: all
+  serial: 1
+  tasks:
+    - { name: Where, command: "true", when: "'web' in group_names" }
+    - { name: Late, command: "true", register: r }
+    - { name: Reads, command: "true", when: r.changed, notify: Last }
+    - { name: Items, command: "echo {{ item }}", loop: [1, 2, 3] }
+    - { name: Once, command: "true", run_once: true }
+  handlers:
+    - { name: Last, command: "true" }
+"#;
+    let json = || {
+        let loaded = bench.load(play, Selection::default()).unwrap();
+        let text = loaded.graph.export(etcdrun::graph::Format::Json, &loaded.sources, &Default::default());
+        text.replace(&bench.folder.path().display().to_string(), "")
+    };
+    assert_eq!(json(), json());
+    insta::assert_snapshot!(json());
+    for format in [etcdrun::graph::Format::Dot, etcdrun::graph::Format::Mermaid] {
+        let loaded = bench.load(play, Selection::default()).unwrap();
+        insta::assert_snapshot!(loaded.graph.export(format, &loaded.sources, &Default::default()));
+    }
+}

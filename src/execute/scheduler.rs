@@ -31,6 +31,8 @@ pub(super) struct Scheduler {
     /// Nodes that may run and wait for a free slot.
     queue: VecDeque<(NodeIndex, Vec<HostId>)>,
     running: JoinSet<Finished>,
+    /// What each running task is about, should it end without a word.
+    started: HashMap<tokio::task::Id, (NodeIndex, Vec<HostId>)>,
     busy: Busy,
     /// Handlers that something changed has asked for, by play and host.
     notified: HashSet<(PlayIndex, HostId, TaskIndex)>,
@@ -63,6 +65,7 @@ impl Scheduler {
             ready,
             queue: VecDeque::new(),
             running: JoinSet::new(),
+            started: HashMap::new(),
             busy: Busy::default(),
             notified: HashSet::new(),
             aborted: HashMap::new(),
@@ -105,10 +108,10 @@ impl Scheduler {
 
     async fn wait_for_one(&mut self) {
         let finished = if self.interrupted {
-            self.running.join_next().await
+            self.running.join_next_with_id().await
         } else {
             tokio::select! {
-                finished = self.running.join_next() => finished,
+                finished = self.running.join_next_with_id() => finished,
                 () = self.interrupt.wait() => {
                     self.interrupted = true;
                     self.context.emitter.emit(EventKind::Interrupted);
@@ -117,14 +120,21 @@ impl Scheduler {
             }
         };
         match finished {
-            Some(Ok(finished)) => self.finished(finished),
-            // A panic in a node is a bug; the run must still end and say so.
-            Some(Err(error)) => {
-                self.result = self.result.max(RunResult::Failed);
-                self.context.emitter.emit(EventKind::Warning { msg: format!("a task ended abnormally: {error}") });
+            Some(Ok((id, finished))) => {
+                self.started.remove(&id);
+                self.finished(finished);
             }
+            Some(Err(error)) => self.panicked(&error),
             None => {}
         }
+    }
+
+    /// A panic in a node is a bug; the run must still end, and say where it happened.
+    fn panicked(&mut self, error: &tokio::task::JoinError) {
+        let Some((index, hosts)) = self.started.remove(&error.id()) else { return };
+        let msg = format!("internal error in {}: {error}", self.context.graph.id(index));
+        self.context.emitter.emit(EventKind::Warning { msg });
+        self.finished(Finished { index, hosts, status: Status::Failed, changed: false });
     }
 
     /// Decides about nodes whose predecessors have ended, until nothing more follows from that.
@@ -174,22 +184,18 @@ impl Scheduler {
         if self.interrupted {
             return self.give_up_queue();
         }
-        let mut later = VecDeque::new();
-        while let Some((index, hosts)) = self.queue.pop_front() {
-            if self.running.len() >= self.context.options.forks {
-                later.push_back((index, hosts));
-                break;
-            }
+        let mut blocked = Vec::new();
+        while self.running.len() < self.context.options.forks.max(1) {
+            let Some((index, hosts)) = self.queue.pop_front() else { break };
             if let Decision::End(fate) = self.unless_aborted(index, Decision::Run(Vec::new())) {
                 self.end(index, fate);
             } else if self.has_slot(index) {
                 self.start(index, hosts);
             } else {
-                later.push_back((index, hosts));
+                blocked.push((index, hosts));
             }
         }
-        later.append(&mut self.queue);
-        self.queue = later;
+        blocked.into_iter().rev().for_each(|waiting| self.queue.push_front(waiting));
         if !self.ready.is_empty() {
             self.settle_ready();
         }
@@ -218,7 +224,8 @@ impl Scheduler {
 
     fn start(&mut self, index: NodeIndex, hosts: Vec<HostId>) {
         self.count(index, true);
-        self.running.spawn(node::run(self.context.clone(), index, hosts));
+        let task = self.running.spawn(node::run(self.context.clone(), index, hosts.clone()));
+        self.started.insert(task.id(), (index, hosts));
     }
 
     fn count(&mut self, index: NodeIndex, up: bool) {

@@ -19,8 +19,13 @@ impl Fate {
         Self { status, cause: None }
     }
 
-    fn not_run(cause: NodeIndex) -> Self {
-        Self { status: Status::NotRun, cause: Some(cause) }
+    fn not_run(cause: Option<NodeIndex>) -> Self {
+        Self { status: Status::NotRun, cause }
+    }
+
+    /// Whose fault it is that what waits for this node cannot run; nobody's after an interrupt.
+    fn blame(self, node: NodeIndex) -> Option<NodeIndex> {
+        if self.status == Status::NotRun { self.cause } else { self.cause.or(Some(node)) }
     }
 }
 
@@ -78,18 +83,18 @@ fn blocked_by(fates: &[Option<Fate>], before: NodeIndex, kind: EdgeKind) -> Opti
         (EdgeKind::Branch, Status::Ok) => None,
         (EdgeKind::Branch, Status::Skipped) => Some(Fate::new(Status::Skipped)),
         (EdgeKind::Success, status) if status.satisfies() => None,
-        _ => Some(Fate::not_run(fate.cause.unwrap_or(before))),
+        _ => Some(Fate::not_run(fate.blame(before))),
     }
 }
 
 /// The node that failed behind this one, if it is this kind of failure that a rescue takes over.
-fn failure(fates: &[Option<Fate>], node: NodeIndex) -> Option<(NodeIndex, Status)> {
+fn failure(fates: &[Option<Fate>], node: NodeIndex) -> Option<(Option<NodeIndex>, Status)> {
     let fate = fates[node.index()]?;
     if fate.status.satisfies() {
         return None;
     }
-    let cause = fate.cause.unwrap_or(node);
-    let status = fates[cause.index()].map_or(fate.status, |cause| cause.status);
+    let cause = fate.blame(node);
+    let status = cause.and_then(|cause| fates[cause.index()]).map_or(fate.status, |cause| cause.status);
     Some((cause, status))
 }
 
@@ -114,7 +119,7 @@ fn block_end(parts: &BlockParts, fates: &[Option<Fate>]) -> Fate {
     let rescued = parts.gate.is_some_and(|gate| fates[gate.index()].is_some_and(|fate| fate.status == Status::Ok));
     let main = if rescued { first_failure(&parts.rescue) } else { first_failure(&parts.body) };
     match main.or_else(|| first_failure(&parts.always)) {
-        Some((cause, status)) => Fate { status, cause: Some(cause) },
+        Some((cause, status)) => Fate { status, cause },
         None => Fate::new(Status::Ok),
     }
 }

@@ -106,12 +106,14 @@ impl Bench {
     ) -> Report {
         let loaded = self.load(playbook, Selection::default()).unwrap_or_else(|errors| panic!("{errors:#?}"));
         let (emitter, receiver) = Emitter::channel();
+        // All hosts share one home folder, and runs at the same time must not share job names.
+        let run_id = self.folder.path().file_name().unwrap().to_string_lossy().replace('.', "").into();
         let work = Run {
             graph: Arc::new(loaded.graph),
             inventory: Arc::new(loaded.inventory),
             sources: Arc::new(loaded.sources),
             connector: Connector::new(options(self.folder.path())).unwrap(),
-            options: run_options,
+            options: RunOptions { run_id, ..run_options },
             emitter,
             interrupt: interrupt.clone(),
         };
