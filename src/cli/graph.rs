@@ -1,12 +1,12 @@
-//! `etcdrun graph FILE`: prints the task graph and connects to nothing.
+//! `etcdrun graph FILE`: prints the task graph. Connects to nothing, unless it is told to observe.
 
 use clap::{Args, ValueEnum};
 
 use super::{
     CliError, Exit, Invocation,
-    args::{InventoryArgs, SelectionArgs},
+    args::{ConnectionArgs, InventoryArgs, SelectionArgs},
     input::compile_all,
-    run::load_options,
+    run::{foresee, load_options},
 };
 use crate::graph;
 
@@ -19,6 +19,13 @@ pub struct GraphArgs {
     /// The form to print it in
     #[arg(long, value_enum, default_value_t = Format::Dot)]
     format: Format,
+
+    /// Ask the hosts for their facts, and say which conditions hold; otherwise nothing is connected to
+    #[arg(long)]
+    observe: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
 
     #[command(flatten)]
     inventory: InventoryArgs,
@@ -47,8 +54,8 @@ pub fn run(args: &GraphArgs, invocation: &Invocation) -> Result<Exit, CliError> 
         Format::Mermaid => graph::Format::Mermaid,
         Format::Json => graph::Format::Json,
     };
-    for graph in &compiled.graphs {
-        invocation.print(&graph.export(format, &compiled.input.sources))?;
+    for text in foresee(compiled, &args.connection, args.observe, format, invocation)? {
+        invocation.print(&text)?;
     }
     Ok(Exit::Success)
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     execute::{self, Interrupt, Run, RunOptions},
-    graph::Graph,
+    graph::{self, Graph},
     inventory::Inventory,
     model::{Emitter, RunResult},
     playbook::LoadOptions,
@@ -62,6 +62,42 @@ pub(super) fn execute(
     // Whatever still runs there, such as a lookup of a name, is not worth waiting for.
     runtime.shutdown_background();
     result.map(Exit::from)
+}
+
+/// The graphs as text, with what is known of their nodes. Connects only if it may ask the hosts.
+pub(super) fn foresee(
+    compiled: Compiled,
+    connection: &ConnectionArgs,
+    ask: bool,
+    format: graph::Format,
+    invocation: &Invocation,
+) -> Result<Vec<String>, CliError> {
+    let Compiled { input, mut inventory, graphs } = compiled;
+    apply_defaults(&mut inventory, connection, invocation);
+    let connector = match ask {
+        true => connector(connection, &inventory, MultiProgress::new(), invocation)?,
+        // Never used to connect; the operator's own settings must not matter here.
+        false => Connector::new(Options { config_file: Some("/dev/null".into()), ..Options::default() })
+            .map_err(|error| CliError::Unexpected(error.to_string()))?,
+    };
+    let (inventory, sources) = (Arc::new(inventory), Arc::new(input.sources));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut texts = Vec::new();
+    for graph in graphs.into_iter().map(Arc::new) {
+        let run = Run {
+            graph: graph.clone(),
+            inventory: inventory.clone(),
+            sources: sources.clone(),
+            connector: connector.clone(),
+            options: RunOptions { extra_vars: input.extra_vars.clone(), ..RunOptions::default() },
+            emitter: Emitter::silent(),
+            interrupt: Interrupt::default(),
+        };
+        let foreseen = runtime.block_on(execute::observe(run, ask));
+        texts.push(graph.export(format, &sources, &foreseen));
+    }
+    runtime.shutdown_background();
+    Ok(texts)
 }
 
 struct Runner<'a> {
