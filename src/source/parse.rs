@@ -50,10 +50,26 @@ struct Builder<'t, 'd> {
     parser: Parser<'t, granit_parser::StrInput<'t>>,
     text: &'t str,
     diagnostics: &'d mut Diagnostics,
-    anchors: HashMap<usize, (Node, usize)>,
+    anchors: HashMap<usize, Anchored>,
     nodes: usize,
     aliased: usize,
     failed: bool,
+}
+
+/// A value that aliases refer to, with the number of values in it and its levels.
+struct Anchored {
+    node: Node,
+    size: usize,
+    height: usize,
+}
+
+fn height(node: &Node) -> usize {
+    let below = match &node.kind {
+        Kind::Seq(items) => items.iter().map(height).max(),
+        Kind::Map(map) => map.iter().map(|(_, value)| height(value)).max(),
+        _ => None,
+    };
+    below.map_or(0, |below| below + 1)
 }
 
 type Spanned<'t> = (Event<'t>, RawSpan);
@@ -121,23 +137,29 @@ impl<'t> Builder<'t, '_> {
             Event::Scalar(text, style, anchor, tag) => (anchor, scalar(&text, style, tag.as_deref(), span)),
             Event::SequenceStart(_, anchor, tag) => (anchor, self.sequence(span, tag.as_deref(), depth)?),
             Event::MappingStart(_, anchor, tag) => (anchor, self.mapping(span, tag.as_deref(), depth)?),
-            Event::Alias(anchor) => return self.alias(anchor, span),
+            Event::Alias(anchor) => return self.alias(anchor, span, depth),
             _ => {
                 self.fail(Diagnostic::error(span, "this part of YAML is not supported here"));
                 return None;
             }
         };
         if anchor != 0 {
-            self.anchors.insert(anchor, (node.clone(), self.nodes - before + 1));
+            let anchored = Anchored { node: node.clone(), size: self.nodes - before + 1, height: height(&node) };
+            self.anchors.insert(anchor, anchored);
         }
         Some(node)
     }
 
-    fn alias(&mut self, anchor: usize, span: Span) -> Option<Node> {
-        let Some((node, size)) = self.anchors.get(&anchor) else {
+    fn alias(&mut self, anchor: usize, span: Span, depth: usize) -> Option<Node> {
+        let Some(Anchored { node, size, height }) = self.anchors.get(&anchor) else {
             self.fail(Diagnostic::error(span, "an alias inside the value it refers to"));
             return None;
         };
+        // Aliases of aliases stack up levels that no one line of the file shows.
+        if depth + height > MAX_DEPTH {
+            self.fail(Diagnostic::error(span, format!("nested more than {MAX_DEPTH} levels deep")));
+            return None;
+        }
         self.aliased += size;
         if self.aliased > MAX_ALIASED_NODES {
             let message = format!("aliases in this file expand to more than {MAX_ALIASED_NODES} values");
@@ -320,6 +342,11 @@ mod tests {
             bomb += &format!("a{n}: &a{n} [{list}]\n");
         }
         assert!(messages(&bomb)[0].contains("aliases"));
+        let mut tower = format!("a0: &a0 {}x{}\n", "[".repeat(90), "]".repeat(90));
+        for n in 1..40 {
+            tower += &format!("a{n}: &a{n} {}*a{}{}\n", "[".repeat(90), n - 1, "]".repeat(90));
+        }
+        assert!(messages(&tower)[0].contains("nested"));
         assert!(messages("a: \u{0}\u{1}")[0].contains("not YAML text"));
         assert!(messages("---\na: 1\n---\nb: 2\n")[0].contains("second YAML document"));
         assert!(messages("a: {{ b }}\n")[0].contains("cannot be a key"));
