@@ -67,7 +67,7 @@ fn blocks_pass_their_keywords_on() {
     let when: Vec<&str> = inner.when.iter().map(|w| &*w.value).collect();
     assert_eq!(when, ["a", "c is defined", "b"]);
     assert_eq!(inner.tags.iter().map(|t| &**t).collect::<Vec<_>>(), ["play", "x", "y", "task"]);
-    assert_eq!(inner.r#become.user.as_deref(), Some("etcd"));
+    assert_eq!((inner.r#become.wanted, inner.r#become.user.as_deref()), (Some(true), Some("etcd")));
     assert_eq!(inner.environment.len(), 2);
     assert!(inner.ignore_errors);
     let vars: Vec<&str> = inner.vars.iter().flat_map(|v| v.keys()).map(|k| &**k).collect();

@@ -34,9 +34,6 @@ pub struct LoadOptions {
     pub roles_path: Vec<PathBuf>,
     /// Variables of the command line (`-e`): the only ones known while loading.
     pub extra_vars: Arc<Vars>,
-    /// `-b`: tasks become another user unless they say otherwise.
-    pub r#become: bool,
-    pub become_user: Option<Arc<str>>,
     pub embedded: Embedded,
 }
 
@@ -46,8 +43,6 @@ impl Default for LoadOptions {
             start: PathBuf::new(),
             roles_path: Vec::new(),
             extra_vars: Arc::default(),
-            r#become: false,
-            become_user: None,
             embedded: super::embedded::EMBEDDED,
         }
     }

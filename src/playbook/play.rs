@@ -125,13 +125,7 @@ impl Loader<'_> {
     }
 
     fn play_context(&mut self, map: &Map, folder: &Place, passed: &PassedOn) -> Context {
-        let root = Context {
-            when: passed.when.clone(),
-            tags: passed.tags.clone(),
-            r#become: self.options.r#become.then_some(true),
-            become_user: self.options.become_user.clone(),
-            ..Context::new(folder.clone())
-        };
+        let root = Context { when: passed.when.clone(), tags: passed.tags.clone(), ..Context::new(folder.clone()) };
         root.enter(self, map)
     }
 
