@@ -279,6 +279,23 @@ async fn a_child_that_holds_the_output_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_child_that_writes_all_the_time_hides_no_marker() {
+    for shell in SHELLS {
+        let noise = "while printf x; do printf y >&2; printf '\\n'; done & tmp_dir; echo $! >\"$TMP/child\"";
+        let end = "tmp_dir; read -r child <\"$TMP/child\"; kill \"$child\"";
+        let steps: Vec<_> = std::iter::once(noise)
+            .chain(std::iter::repeat_n("changed; result word value; echo hi", 30))
+            .chain([end])
+            .map(step)
+            .collect();
+        let outcomes = run(shell, steps).await.unwrap();
+        assert_eq!(outcomes.len(), 32, "{shell:?} {:?}", outcomes.last());
+        assert!(outcomes[1..31].iter().all(|outcome| outcome.changed && !outcome.failed), "{shell:?}");
+        assert!(!outcomes[31].failed);
+    }
+}
+
+#[tokio::test]
 async fn the_temporary_folder_is_shared_by_steps_private_and_gone_afterwards() {
     for shell in SHELLS {
         let steps = vec![

@@ -7,7 +7,7 @@ if [ "$CHECK" ]; then
 fi
 changed
 if [ "$arg_has_stdin" ]; then
-    printf '%s' "$arg_stdin" | "$@"
+    printf '%s' "$arg_stdin" | "$@" 3>&-
     exit $?
 fi
-exec "$@" < /dev/null
+exec "$@" < /dev/null 3>&-

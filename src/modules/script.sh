@@ -23,4 +23,4 @@ while [ "$index" -lt "$total" ]; do
     index=$((index + 1))
 done
 if [ "$index" -eq "$arg_before" ]; then set -- "$@" "$script"; fi
-exec "$@" < /dev/null
+exec "$@" < /dev/null 3>&-

@@ -11,7 +11,7 @@ export etcdrun_command="$arg_cmd"
 # shellcheck disable=SC2016 # The inner shell expands it.
 set -- "$arg_executable" -c 'eval "unset etcdrun_command; $etcdrun_command"'
 if [ "$arg_has_stdin" ]; then
-    printf '%s' "$arg_stdin" | "$@"
+    printf '%s' "$arg_stdin" | "$@" 3>&-
     exit $?
 fi
-exec "$@" < /dev/null
+exec "$@" < /dev/null 3>&-

@@ -2,9 +2,9 @@
 # Says how the job $arg_id stands, and sends what it wrote once it has ended.
 
 send() {
-	printf '\n%s %s\n' "$_nonce" "$1" >&3
+	printf '%s %s\n' "$_nonce" "$1" >&3
 	cat "$job/$2" >&3
-	printf '\n%s endtext\n' "$_nonce" >&3
+	printf '%s endtext\n' "$_nonce" >&3
 }
 
 find_job

@@ -3,7 +3,8 @@
 # since hundreds of hosts may run it at once.
 #
 # Markers go to descriptor 3, the runner's own stdout, so that they arrive even where a body has
-# redirected its output. The bootstrap sets _nonce; the name of _tmp is as hard to guess.
+# redirected its output. Each is one line, because bash writes line by line and somebody else may write
+# in between. The bootstrap sets _nonce; the name of _tmp is as hard to guess.
 
 : "${_nonce:?}"
 _tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
@@ -17,19 +18,19 @@ DIFF=''
 TMP=''
 
 _begin() {
-	printf '\n%s begin %s %s\n' "$_nonce" "$1" "$$" >&3
-	printf '\n%s begin %s\n' "$_nonce" "$1" >&2
+	printf '%s begin %s %s\n' "$_nonce" "$1" "$$" >&3
+	printf '%s begin %s\n' "$_nonce" "$1" >&2
 }
 
 _end() {
-	printf '\n%s end %s %s\n' "$_nonce" "$1" "$2" >&3
-	printf '\n%s end %s\n' "$_nonce" "$1" >&2
+	printf '%s end %s %s\n' "$_nonce" "$1" "$2" >&3
+	printf '%s end %s\n' "$_nonce" "$1" >&2
 	[ "$2" = 0 ] || exit 0
 }
 
 _leave() {
 	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
-	printf '\n%s done\n' "$_nonce" >&3
+	printf '%s done\n' "$_nonce" >&3
 }
 
 trap _leave EXIT
@@ -40,19 +41,19 @@ trap 'exit 143' TERM
 
 # A marker with a text of any bytes: _text 'WORD ...' TEXT
 _text() {
-	printf '\n%s %s\n%s\n%s endtext\n' "$_nonce" "$1" "$2" "$_nonce" >&3
+	printf '%s %s\n%s%s endtext\n' "$_nonce" "$1" "$2" "$_nonce" >&3
 }
 
 # One side of a diff, from stdin. One byte more than is shown tells that there is more.
 _side() {
 	[ -n "$DIFF" ] || return 0
 	_text "label" "$2"
-	printf '\n%s %s\n' "$_nonce" "$1" >&3
+	printf '%s %s\n' "$_nonce" "$1" >&3
 	head -c 262145 >&3
-	printf '\n%s endtext\n' "$_nonce" >&3
+	printf '%s endtext\n' "$_nonce" >&3
 }
 
-changed() { printf '\n%s changed\n' "$_nonce" >&3; }
+changed() { printf '%s changed\n' "$_nonce" >&3; }
 
 mutate() { [ -n "$CHECK" ] || "$@"; }
 

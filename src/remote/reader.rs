@@ -152,8 +152,13 @@ impl Reader {
     /// Handles one piece of a stream. False: there is none, or it has to wait.
     fn advance(&mut self, source: Source) -> Result<bool, Nonsense> {
         let finished = self.finished;
+        // A step has started when stdout says so; until then its errors wait.
+        let early = source == Source::Stderr
+            && self.stderr.step.is_some()
+            && self.stdout.step.is_none()
+            && self.stdout.ended == finished;
         let stream = self.stream(source);
-        if stream.ended > finished {
+        if early || stream.ended > finished {
             return Ok(false);
         }
         match stream.scanner.next() {
@@ -251,3 +256,6 @@ impl Noise {
         said.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
     }
 }
+
+#[cfg(test)]
+mod tests;

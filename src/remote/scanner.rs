@@ -10,14 +10,14 @@ const MARKER_LIMIT: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(Bytes),
-    /// A marker line without the nonce and the newlines around it.
+    /// A marker line without the nonce and the newline at its end.
     Marker(Bytes),
 }
 
 /// An incremental scanner for one stream.
 ///
-/// A marker is `\n<nonce> WORD ...\n`, both newlines included, so that text without a newline at
-/// its end comes out as it went in. How the stream is cut into chunks makes no difference.
+/// A marker is `<nonce> WORD ...\n`, wherever it stands: also right behind text that ends without a
+/// newline. How the stream is cut into chunks makes no difference.
 pub(super) struct Scanner {
     needle: Vec<u8>,
     buffer: BytesMut,
@@ -25,7 +25,7 @@ pub(super) struct Scanner {
 
 impl Scanner {
     pub(super) fn new(nonce: &Nonce) -> Self {
-        Self { needle: format!("\n{nonce} ").into_bytes(), buffer: BytesMut::new() }
+        Self { needle: format!("{nonce} ").into_bytes(), buffer: BytesMut::new() }
     }
 
     pub(super) fn push(&mut self, chunk: &[u8]) {
@@ -53,8 +53,8 @@ impl Scanner {
 
     fn find(&self) -> Found {
         let mut from = 0;
-        while let Some(newline) = position(&self.buffer[from..], b'\n') {
-            let start = from + newline;
+        while let Some(first) = position(&self.buffer[from..], self.needle[0]) {
+            let start = from + first;
             match self.judge(&self.buffer[start..]) {
                 Verdict::Marker(line) if start == 0 => return Found::Marker { line },
                 Verdict::Marker(_) | Verdict::Undecided => return Found::Text(start),
@@ -135,12 +135,11 @@ mod tests {
         let half = nonce[..nonce.len() / 2].to_owned();
         let word = prop_oneof![
             Just(b"\n".to_vec()),
-            Just(b" ".to_vec()),
-            Just(format!("\n{half}").into_bytes()),
-            Just(format!("\n\n{half} end 0 0\n").into_bytes()),
-            Just(format!("x{nonce} end 0 0\n").into_bytes()),
-            Just(format!("\n{nonce}\n").into_bytes()),
-            Just(format!("\n{nonce}{nonce} ").into_bytes()),
+            Just(b" end 0 0\n".to_vec()),
+            Just(nonce[..1].as_bytes().to_vec()),
+            Just(half.clone().into_bytes()),
+            Just(format!("{half}{nonce}\n").into_bytes()),
+            Just(format!("{nonce}{nonce}.").into_bytes()),
             proptest::collection::vec(any::<u8>(), 0..8),
         ];
         proptest::collection::vec(word, 0..12).prop_map(|words| words.concat())
@@ -156,11 +155,10 @@ mod tests {
             let mut stream = Vec::new();
             let mut expected = Vec::new();
             for (number, text) in texts.iter().enumerate() {
-                // A hostile text ends in what would complete a marker with the word that follows.
                 let text = [text.as_slice(), b"."].concat();
                 stream.extend_from_slice(&text);
                 expected.push(Piece::Text(text.into()));
-                stream.extend_from_slice(format!("\n{nonce} word {number}\n").as_bytes());
+                stream.extend_from_slice(format!("{nonce} word {number}\n").as_bytes());
                 expected.push(Piece::Marker(format!("word {number}").into()));
             }
             prop_assert_eq!(scan(&nonce, &stream, &cuts), expected);
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn a_line_too_long_for_a_marker_is_text() {
         let nonce = Nonce::fixed();
-        let stream = format!("\n{nonce} {}\nrest", "x".repeat(MARKER_LIMIT)).into_bytes();
+        let stream = format!("{nonce} {}\nrest", "x".repeat(MARKER_LIMIT)).into_bytes();
         assert_eq!(scan(&nonce, &stream, &[7]), [Piece::Text(stream.clone().into())]);
     }
 }
