@@ -1,18 +1,23 @@
 //! `download`: a file from a URL, brought by the target itself or by the operator.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use http_body_util::BodyExt;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::{fs::File, io::AsyncWriteExt};
+use tokio::{fs::File, io::AsyncWriteExt, sync::OnceCell};
 
 use super::{
     action::{Action, ActionContext, ActionError, EngineAction},
     copy::checked_dest,
     http::{self, Client, Direct, HttpError, Trust},
+    local::Fingerprint,
     place::{self, Place},
     scratch::Scratch,
     spec::{BuildContext, Module, ModuleError, ResultField},
@@ -219,21 +224,48 @@ impl EngineAction for Bring {
         if asked.failed || context.check_mode || !wanted {
             return Ok(asked);
         }
+        let cell = shared(&self.sha256);
+        let (scratch, fingerprint) = cell.get_or_try_init(|| self.download()).await?;
+        let staged = context.upload(scratch.path()).await?;
+        context.run(self.place.staged(&staged, fingerprint)).await
+    }
+}
+
+impl Bring {
+    /// Downloads to a file of the operator, and verifies it.
+    async fn download(&self) -> Result<Downloaded, ActionError> {
         let limit = self.module.timeout.0;
         let failed = |error: HttpError| ActionError::Failed(error.to_string());
-        let download = self.module.download_here();
-        let scratch = tokio::time::timeout(limit, download)
+        let scratch = tokio::time::timeout(limit, self.module.download_here())
             .await
             .map_err(|_| failed(HttpError::TimedOut(limit)))?
             .map_err(failed)?;
         let fingerprint = place::fingerprint(scratch.path()).await?;
         if !self.sha256.is_empty() && fingerprint.sha256 != self.sha256 {
-            let found = &fingerprint.sha256;
-            return Ok(Outcome::failed(format!("the download has the sha256 {found}, expected {}", self.sha256)));
+            let message = format!("the download has the sha256 {}, expected {}", fingerprint.sha256, self.sha256);
+            return Err(ActionError::Failed(message));
         }
-        let staged = context.upload(scratch.path()).await?;
-        context.run(self.place.staged(&staged, &fingerprint)).await
+        Ok((scratch, fingerprint))
     }
+}
+
+type Downloaded = (Scratch, Fingerprint);
+
+/// The download of a file with this checksum: hosts that want it at the same time share one. It goes away with the
+/// last of them.
+fn shared(sha256: &str) -> Arc<OnceCell<Downloaded>> {
+    static SHARED: LazyLock<Mutex<HashMap<String, Weak<OnceCell<Downloaded>>>>> = LazyLock::new(Mutex::default);
+    if sha256.is_empty() {
+        return Arc::default();
+    }
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.retain(|_, download| download.strong_count() > 0);
+    if let Some(download) = shared.get(sha256).and_then(Weak::upgrade) {
+        return download;
+    }
+    let download = Arc::default();
+    shared.insert(sha256.to_owned(), Arc::downgrade(&download));
+    download
 }
 
 #[cfg(test)]
@@ -250,5 +282,17 @@ mod tests {
         ] {
             assert_eq!(name_in(url), name, "{url}");
         }
+    }
+
+    #[test]
+    fn hosts_share_a_download_while_any_of_them_uses_it() {
+        let sum = "a".repeat(64);
+        let first = shared(&sum);
+        assert!(Arc::ptr_eq(&first, &shared(&sum)));
+        assert!(!Arc::ptr_eq(&first, &shared(&"b".repeat(64))));
+        assert!(!Arc::ptr_eq(&shared(""), &shared("")), "without a checksum nobody knows that they are the same");
+        let gone = Arc::downgrade(&first);
+        drop(first);
+        assert!(gone.upgrade().is_none());
     }
 }

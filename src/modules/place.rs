@@ -162,6 +162,27 @@ pub(super) async fn fingerprint(path: &Path) -> Result<Fingerprint, ActionError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::{Link, LinkOptions, Surroundings};
+
+    #[tokio::test]
+    async fn a_file_that_is_not_the_expected_one_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let session = Link::local(&["sh"], LinkOptions::default()).session(Surroundings::default());
+        let place = |expect| Place { dest: path.display().to_string(), expect: Some(expect), ..Place::default() };
+        let write = async |expect| session.run_one(place(expect).inline(b"new"), false).await.unwrap();
+
+        std::fs::write(&path, "somebody else's").unwrap();
+        for expect in [Expect::Absent, Expect::Sha256(Fingerprint::of(b"mine").sha256)] {
+            let outcome = write(expect).await;
+            assert_eq!((outcome.changed, outcome.data.get("stale")), (false, Some(&Value::Bool(true))));
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody else's");
+        }
+        assert!(write(Expect::Sha256(Fingerprint::of(b"somebody else's").sha256)).await.changed);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        std::fs::remove_file(&path).unwrap();
+        assert!(write(Expect::Absent).await.changed);
+    }
 
     #[test]
     fn octal_modes_are_written_as_stat_prints_them() {

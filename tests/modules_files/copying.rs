@@ -31,8 +31,9 @@ async fn a_text_is_put_in_place_and_stays() {
 #[tokio::test]
 async fn any_text_arrives_as_it_is() {
     everywhere(async |bench: Bench| {
+        let long = "a long line of text\n".repeat(50_000);
         let control: String = (1u8..=126).map(char::from).collect();
-        for text in ["", "\n", "no end", "\n\n\n", "a'b\"c`d$e\\n%s\n", "grüße ✓\r\n", "-n", control.as_str()] {
+        for text in ["", "\n", "no end", "\n\n\n", "a'b\"c`d$e\\n%s\n", "grüße ✓\r\n", "-n", &control, &long] {
             bench.converges("copy", json!({"content": text, "dest": bench.at("f")})).await;
             assert_eq!(bench.read("f"), text, "{}", bench.target);
             fs::remove_file(bench.path("f")).unwrap();
