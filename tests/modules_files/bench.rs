@@ -155,19 +155,25 @@ fn describe(body: &[u8]) -> String {
 /// Runs a test on each kind of target.
 pub async fn everywhere(test: impl AsyncFn(Bench)) {
     let sshd = Sshd::start();
-    test(Bench::new("ssh", session(&sshd))).await;
-    test(Bench::new("bash", local_session(&["bash"]))).await;
+    on("ssh", session(&sshd), &test).await;
+    on("bash", local_session(&["bash"]), &test).await;
     let applets = Applets::install();
     let path = format!("PATH={}", applets.0.path().display());
     let program = applets.0.path().join("sh");
     let shell = ["env", "-i", "HOME=/root", &path, program.to_str().unwrap()];
-    test(Bench::new("busybox", local_session(&shell))).await;
+    on("busybox", local_session(&shell), &test).await;
+}
+
+/// Closes the link afterwards, so that nothing stays in its staging folder.
+async fn on(target: &'static str, session: Arc<Session>, test: &impl AsyncFn(Bench)) {
+    test(Bench::new(target, session.clone())).await;
+    session.link.close().await;
 }
 
 /// Runs a test over SSH only, where the shell makes no difference.
 pub async fn over_ssh(test: impl AsyncFn(Bench)) {
     let sshd = Sshd::start();
-    test(Bench::new("ssh", session(&sshd))).await;
+    on("ssh", session(&sshd), &test).await;
 }
 
 /// A folder with nothing but busybox under all its names.
