@@ -6,11 +6,12 @@ mod support;
 
 use std::{
     io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
     process::{Child, Stdio},
 };
 
 use serde_json::Value;
-use support::{Sshd, program::Folder, signal};
+use support::{Sshd, TempUser, program::Folder, signal};
 
 const PLAYBOOK: &str = r#"
 - name: Greet
@@ -103,6 +104,9 @@ fn exec_shows_output_by_host() {
     assert!(said.stdout.contains("h2 | CHANGED | rc=0 >>\ntwo  blanks h2\n"), "{}", said.stdout);
     let said = folder.run(&["exec", "h1", "--shell", "echo $((6 * 7)); exit 3"]).ends(2);
     assert!(said.stdout.contains("h1 | FAILED | rc=3 >>") && said.stdout.contains("42"), "{}", said.stdout);
+    let said = folder.run(&["exec", "h1", "-v", "--", "echo", "live"]).ends(0);
+    assert!(said.stdout.starts_with("h1 | live\n"), "{}", said.stdout);
+    assert!(!said.stdout.contains("\nlive\n"), "it was shown as it came:\n{}", said.stdout);
     let said = folder.run(&["exec", "h1", "-m", "ping"]).ends(0);
     assert!(said.stdout.contains("h1 | SUCCESS >>") && said.stdout.contains("pong"), "{}", said.stdout);
     let dest = folder.path("made").display().to_string();
@@ -184,6 +188,30 @@ fn the_second_interrupt_leaves_at_once() {
     signal(pid, rustix::process::Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     folder.write("release", "");
+}
+
+/// A rule for sudo that goes away with the test.
+struct Sudoers(PathBuf);
+
+impl Drop for Sudoers {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn sudo_takes_the_password_of_the_file_and_asks_for_it_otherwise() {
+    let user = TempUser::create();
+    user.set_password("open sesame");
+    let rule = Sudoers(Path::new("/etc/sudoers.d").join(&user.name));
+    std::fs::write(&rule.0, format!("{} ALL=(ALL) ALL\n", user.name)).unwrap();
+    let sshd = Sshd::builder().user(&user.name).start();
+    let folder = Folder::with_hosts(&sshd, 1);
+    folder.write("password", "open sesame\n").write("wrong", "shut sesame\n");
+    let run = |more: &[&str]| folder.run(&[&["exec", "h1", "-b"], more, &["--", "id", "-un"]].concat());
+    assert!(run(&["--become-password-file", "password"]).ends(0).stdout.contains("rc=0 >>\nroot\n"));
+    assert!(run(&[]).ends(2).stdout.contains("-K asks for the sudo password"), "a hint");
+    run(&["--become-password-file", "wrong"]).ends(2);
 }
 
 #[test]

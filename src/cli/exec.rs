@@ -66,7 +66,7 @@ pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut input = Input::default();
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory, invocation);
-    let limit = input.limit(&args.inventory);
+    let limit = input.limit(&args.inventory, &inventory);
     let task = task(args, &mut input)?;
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..run::load_options(invocation) };
     let play = json!([{ "name": "exec", "hosts": args.pattern, "tasks": [task] }]);

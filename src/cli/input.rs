@@ -14,6 +14,7 @@ use crate::{
     compile::{CompileOptions, Selection, compile},
     graph::Graph,
     inventory::{self, Inventory, Pattern},
+    model::Span,
     playbook::{self, LoadOptions, Playbook},
     source::{Diagnostic, Diagnostics, Sources, Vars},
 };
@@ -48,21 +49,12 @@ impl Input {
     }
 
     /// The limit's pattern, which has the command line as its source.
-    pub fn limit(&mut self, args: &InventoryArgs) -> Option<Pattern> {
+    pub fn limit(&mut self, args: &InventoryArgs, inventory: &Inventory) -> Option<Pattern> {
         let text = args.limit.as_deref()?;
-        self.pattern("--limit", text)
-    }
-
-    pub fn pattern(&mut self, origin: &str, text: &str) -> Option<Pattern> {
-        let file = self.sources.add(origin, text);
-        let span = crate::model::Span::new(file, 0, text.len());
-        match Pattern::parse_limit(text, span, &mut self.sources) {
-            Ok(pattern) => Some(pattern),
-            Err(problem) => {
-                self.diagnostics.push(problem);
-                None
-            }
-        }
+        let file = self.sources.add("--limit", text);
+        let parsed = Pattern::parse_limit(text, Span::new(file, 0, text.len()), &mut self.sources);
+        let checked = parsed.map_err(|problem| vec![problem]).and_then(|limit| inventory.select(&limit).map(|_| limit));
+        checked.map_err(|problems| problems.into_iter().for_each(|problem| self.diagnostics.push(problem))).ok()
     }
 
     pub fn playbook(&mut self, name: &str, options: &LoadOptions) -> Option<Playbook> {
@@ -120,7 +112,7 @@ pub(super) fn compile_all(
     let mut input = Input::default();
     input.extra_vars(&selection.vars);
     let inventory = input.inventory(inventory_args, invocation);
-    let limit = input.limit(inventory_args);
+    let limit = input.limit(inventory_args, &inventory);
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load.clone() };
     let playbooks: Vec<Playbook> = names.iter().filter_map(|name| input.playbook(name, &load)).collect();
     let wanted = wanted(selection);

@@ -32,7 +32,7 @@ pub fn run(args: &LintArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut input = Input::default();
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory, invocation);
-    let limit = input.limit(&args.inventory);
+    let limit = input.limit(&args.inventory, &inventory);
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load_options(invocation) };
     // A broken inventory would make every pattern look wrong.
     let whole = !input.diagnostics.has_errors();

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, io};
 
-use super::{Detail, Look, Output, Reporter, Tone, diff, sanitize};
+use super::{Detail, Look, Output, Reporter, Tone, diff, live::Live, sanitize};
 use crate::model::{Event, EventKind, HostName, RunResult, Shown, Status, Value};
 
 #[derive(Debug)]
@@ -10,13 +10,14 @@ pub struct AdhocReporter {
     look: Look,
     detail: Detail,
     out: Output,
+    live: Live,
     hosts: usize,
     troubled: usize,
 }
 
 impl AdhocReporter {
     pub fn new(look: Look, detail: Detail, out: Output) -> Self {
-        Self { look, detail, out, hosts: 0, troubled: 0 }
+        Self { look, detail, out, live: Live::default(), hosts: 0, troubled: 0 }
     }
 
     fn render(&mut self, event: &Event) -> String {
@@ -24,7 +25,12 @@ impl AdhocReporter {
             EventKind::NodeFinished { node, status, result, hint, .. } => {
                 self.hosts += 1;
                 self.troubled += usize::from(!status.satisfies());
-                self.result(&node.host, *status, result, hint.as_deref())
+                let rest = self.live.rest(node, &self.look);
+                let streamed = self.live.forget(node);
+                rest + &self.result(&node.host, *status, result, streamed, hint.as_deref())
+            }
+            EventKind::NodeOutput { node, stderr, text } if self.detail.verbosity > 0 => {
+                self.live.add(node, *stderr, text, &self.look)
             }
             EventKind::Warning { msg } => format!("{} {}\n", self.look.paint(Tone::Warning, "warning:"), sanitize(msg)),
             EventKind::Interrupted => "interrupted: running commands end; Ctrl-C again leaves at once\n".to_owned(),
@@ -36,7 +42,7 @@ impl AdhocReporter {
         }
     }
 
-    fn result(&self, host: &HostName, status: Status, result: &Shown, hint: Option<&str>) -> String {
+    fn result(&self, host: &HostName, status: Status, result: &Shown, streamed: bool, hint: Option<&str>) -> String {
         let (word, tone) = match status {
             Status::Ok => ("SUCCESS", Tone::Good),
             Status::Changed => ("CHANGED", Tone::Changed),
@@ -48,8 +54,9 @@ impl AdhocReporter {
         let code = result.rc.map(|code| format!(" | rc={code}")).unwrap_or_default();
         let mut text = format!("{}\n", self.look.paint(tone, format!("{host} | {word}{code} >>")));
         let shows_message = status != Status::Changed || result.rc.is_none();
-        for part in [shows_message.then_some(&result.msg), Some(&result.stdout), Some(&result.stderr)] {
-            let part = part.map(|part| sanitize(part.trim_end())).unwrap_or_default();
+        let parts = [(shows_message, &result.msg), (!streamed, &result.stdout), (!streamed, &result.stderr)];
+        for (_, part) in parts.into_iter().filter(|(shown, _)| *shown) {
+            let part = sanitize(part.trim_end());
             if !part.is_empty() {
                 let _ = writeln!(text, "{part}");
             }

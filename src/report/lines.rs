@@ -1,13 +1,10 @@
 //! Events as lines of text. Shared by the plain and the progress reporter.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Write,
-    sync::Arc,
-};
+use std::{fmt::Write, sync::Arc};
 
 use super::{
     Detail, Look, Tone, diff,
+    live::Live,
     recap::Recap,
     sanitize,
     text::{count, duration},
@@ -34,10 +31,7 @@ pub(super) struct Lines {
     share: Share,
     recap: Recap,
     host_width: usize,
-    /// Nodes whose output was already shown while they ran.
-    streamed: HashSet<Arc<str>>,
-    /// Output of which the end of the line has not come yet.
-    partial: HashMap<(Arc<str>, bool), String>,
+    live: Live,
 }
 
 impl Lines {
@@ -49,8 +43,7 @@ impl Lines {
             share: if detail.verbosity > 0 { Share::Most } else { share },
             recap: Recap::default(),
             host_width: 0,
-            streamed: HashSet::new(),
-            partial: HashMap::new(),
+            live: Live::default(),
         }
     }
 
@@ -72,7 +65,7 @@ impl Lines {
             }
             EventKind::NodeStarted { node } if self.detail.verbosity > 1 => self.line("started", Tone::Quiet, node, ""),
             EventKind::NodeOutput { node, stderr, text } if self.detail.verbosity > 0 => {
-                self.output(node, *stderr, text)
+                self.live.add(node, *stderr, text, &self.look)
             }
             EventKind::NodeRetry { node, attempt, of, msg } if self.share == Share::Most => {
                 let colon = if msg.is_empty() { "" } else { ": " };
@@ -101,8 +94,8 @@ impl Lines {
         result: &Shown,
         hint: Option<&str>,
     ) -> String {
-        let mut text = self.rest_of_output(node);
-        let streamed = self.streamed.remove(&node.id);
+        let mut text = self.live.rest(node, &self.look);
+        let streamed = self.live.forget(node);
         if !self.is_shown(node, status, result) {
             return text;
         }
@@ -189,37 +182,6 @@ impl Lines {
         match failed {
             true => self.failure(&mut text, node, result, false, None),
             false => self.success(&mut text, node, result, false),
-        }
-        text
-    }
-
-    /// Live output, by whole lines.
-    fn output(&mut self, node: &Arc<NodeInfo>, stderr: bool, chunk: &str) -> String {
-        self.streamed.insert(node.id.clone());
-        let partial = self.partial.entry((node.id.clone(), stderr)).or_default();
-        partial.push_str(chunk);
-        let Some(end) = partial.rfind('\n') else { return String::new() };
-        let rest = partial.split_off(end + 1);
-        let whole = std::mem::replace(partial, rest);
-        self.prefixed(node, stderr, &whole)
-    }
-
-    /// What was said without a line end before the task ended.
-    fn rest_of_output(&mut self, node: &Arc<NodeInfo>) -> String {
-        let mut text = String::new();
-        for stderr in [false, true] {
-            if let Some(rest) = self.partial.remove(&(node.id.clone(), stderr)) {
-                text.push_str(&self.prefixed(node, stderr, &rest));
-            }
-        }
-        text
-    }
-
-    fn prefixed(&self, node: &NodeInfo, stderr: bool, output: &str) -> String {
-        let tone = if stderr { Tone::Warning } else { Tone::Quiet };
-        let mut text = String::new();
-        for line in sanitize(output).lines() {
-            let _ = writeln!(text, "{} {line}", self.look.paint(tone, format!("{} |", node.host)));
         }
         text
     }

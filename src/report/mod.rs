@@ -16,6 +16,7 @@ mod diff;
 mod hint;
 mod json;
 mod lines;
+mod live;
 mod look;
 mod output;
 mod plain;
