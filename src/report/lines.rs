@@ -120,6 +120,7 @@ impl Lines {
             Status::Failed | Status::Unreachable | Status::Ignored | Status::Rescued => true,
             Status::NotRun => self.detail.verbosity > 0,
             _ if self.share == Share::Most => true,
+            Status::Skipped => false,
             _ => speaks(node, result) || (self.detail.diff && !result.diff.is_empty()),
         }
     }
@@ -174,7 +175,8 @@ impl Lines {
 
     fn item(&mut self, node: &NodeInfo, item: &Value, status: Status, result: &Shown) -> String {
         let failed = matches!(status, Status::Failed | Status::Unreachable);
-        if self.share == Share::Trouble && !failed && !speaks(node, result) {
+        let quiet = status == Status::Skipped || !speaks(node, result);
+        if self.share == Share::Trouble && !failed && quiet {
             return String::new();
         }
         let (word, tone) = verdict(status, result.unknown);
