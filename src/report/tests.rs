@@ -65,6 +65,20 @@ fn json_lines() {
 }
 
 #[test]
+fn every_event_is_documented() {
+    let docs = include_str!("../../docs/events.md");
+    let names: std::collections::BTreeSet<String> = run().iter().map(event_name).collect();
+    assert_eq!(names.len(), 11, "the script has every kind of event");
+    for name in names {
+        assert!(docs.contains(&format!("| `{name}` |")), "docs/events.md lacks {name}");
+    }
+}
+
+fn event_name(event: &Event) -> String {
+    serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned()
+}
+
+#[test]
 fn adhoc_results() {
     insta::assert_snapshot!(report(run(), |out| Box::new(AdhocReporter::new(Look::PLAIN, Detail::default(), out))));
 }
