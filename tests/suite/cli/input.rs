@@ -1,0 +1,133 @@
+//! Bad input, seen from outside: one exit code, every problem with its place, and no connection.
+use std::{net::TcpListener, time::Instant};
+
+use crate::support::program::Folder;
+
+const PLAYBOOK: &str = "- name: Greet\n  hosts: all\n  tasks:\n    - name: Say\n      command: echo hi\n";
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("inventory.yaml", "hosts: { h1: { address: 127.0.0.1 } }\n").write("site.yaml", PLAYBOOK);
+    folder
+}
+
+#[test]
+fn version_and_help_are_quick_and_no_errors() {
+    let folder = Folder::new();
+    let start = Instant::now();
+    let said = folder.run(&["--version"]).ends(0);
+    assert!(said.stdout.starts_with("etcdrun 0."), "{}", said.stdout);
+    // Far more than it takes, and far less than a start of everything would.
+    assert!(start.elapsed().as_millis() < 500);
+    assert!(folder.run(&["playbook", "--help"]).ends(0).stdout.contains("--start-at-task"));
+}
+
+#[test]
+fn a_wrong_command_line_is_bad_input() {
+    for args in [&[][..], &["nonsense"], &["playbook"], &["playbook", "x", "--forks", "0"], &["exec", "all"]] {
+        assert!(!folder().run(args).ends(5).stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn all_problems_come_at_once_and_nothing_is_connected_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let folder = Folder::new();
+    folder.write("inventory.yaml", &format!("hosts:\n  h1:\n    port: {port}\n    address: 127.0.0.1\n    zonee: a\n"));
+    folder.write("site.yaml", "- hosts: all\n  taskz: []\n  tasks:\n    - comand: ls\n");
+    let said = folder.run(&["playbook", "site.yaml"]).ends(5);
+    assert_eq!(said.stdout, "");
+    insta::assert_snapshot!(said.stderr);
+    assert!(listener.accept().is_err(), "somebody was called");
+}
+
+#[test]
+fn problems_are_json_for_programs() {
+    let folder = folder();
+    folder.write("site.yaml", "- hosts: all\n  taskz: []\n");
+    let said = folder.run(&["lint", "site.yaml", "--json"]).ends(5);
+    let first: serde_json::Value = serde_json::from_str(said.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(first["event"], "diagnostic");
+    assert_eq!((&first["place"]["line"], &first["place"]["column"]), (&2.into(), &3.into()));
+}
+
+#[test]
+fn a_wrong_limit_shows_where() {
+    let said = folder().run(&["playbook", "site.yaml", "-l", "h1,hx"]).ends(5);
+    insta::assert_snapshot!(said.stderr);
+}
+
+#[test]
+fn a_missing_inventory_or_playbook_says_what_to_do() {
+    let folder = Folder::new();
+    folder.write("site.yaml", PLAYBOOK);
+    insta::assert_snapshot!(folder.run(&["playbook", "sit.yaml"]).ends(5).stderr);
+}
+
+#[test]
+fn settings_are_found_upwards_and_checked() {
+    let folder = folder();
+    folder.write("etcdrun.toml", "forkz = 1\n").write("a/b/site.yaml", PLAYBOOK);
+    let said = folder.command(&["inventory", "list"]).current_dir(folder.path("a/b")).output().unwrap();
+    let stderr = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(5));
+    assert!(stderr.contains("etcdrun.toml:1:1: error: unknown key `forkz`"), "{stderr}");
+    folder.write("etcdrun.toml", "inventory = \"inventory.yaml\"\n");
+    let said = folder.command(&["inventory", "list"]).current_dir(folder.path("a/b")).output().unwrap();
+    assert!(String::from_utf8(said.stdout).unwrap().contains("h1"));
+}
+
+#[test]
+fn lint_and_syntax_check_pass_what_is_right() {
+    let folder = folder();
+    assert_eq!(folder.run(&["lint", "site.yaml"]).ends(0).stdout, "no problems found in 1 playbook\n");
+    folder.run(&["playbook", "site.yaml", "--syntax-check"]).ends(0);
+}
+
+#[test]
+fn lists() {
+    let folder = folder();
+    folder.write(
+        "site.yaml",
+        "- name: Greet\n  hosts: all\n  tasks:\n    - { name: One, command: ls, tags: [a, b] }\n    - { name: Two, command: ls }\n",
+    );
+    insta::assert_snapshot!(
+        folder.run(&["playbook", "site.yaml", "--list-hosts", "--list-tasks", "--list-tags"]).ends(0).stdout
+    );
+    let tagged = folder.run(&["playbook", "site.yaml", "--list-tasks", "-t", "a"]).ends(0).stdout;
+    assert!(tagged.contains("One") && !tagged.contains("Two"), "{tagged}");
+}
+
+#[test]
+fn every_schema_is_a_document() {
+    let folder = Folder::new();
+    for name in ["inventory", "playbook", "meta", "all"] {
+        let text = folder.run(&["schema", name]).ends(0).stdout;
+        assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_object(), "{name}");
+    }
+    folder.run(&["schema", "module", "copy"]).ends(0);
+    assert!(folder.run(&["schema", "module", "cpoy"]).ends(5).stderr.contains("did you mean `copy`?"));
+}
+
+#[test]
+fn every_module_has_a_page() {
+    let folder = Folder::new();
+    let list = folder.run(&["doc"]).ends(0).stdout;
+    for line in list.lines() {
+        let (name, about) = line.split_once(' ').unwrap();
+        assert!(!about.trim().is_empty(), "{name} says nothing of itself");
+        let page = folder.run(&["doc", name]).ends(0).stdout;
+        assert!(page.contains("EXAMPLE") && page.contains("RESULT"), "{page}");
+    }
+    insta::assert_snapshot!(folder.run(&["doc", "copy"]).ends(0).stdout);
+}
+
+#[test]
+fn shells_get_completions() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(folder.run(&["completions", shell]).ends(0).stdout.contains("playbook"), "{shell}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Plays through the whole pipeline, over a real sshd.
+
+mod basics;
+mod faults;

@@ -1,0 +1,10 @@
+//! The inventory, loaded from real files.
+
+mod bad_input;
+mod dynamic;
+mod laws;
+mod load;
+mod patterns;
+mod render;
+mod scale;
+mod support;

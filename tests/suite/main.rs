@@ -1,0 +1,13 @@
+//! The integration tests, in one program: it is linked once, and every test is still its own process.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should panic")]
+
+mod cli;
+mod engine;
+mod inventory;
+mod modules_files;
+mod modules_system;
+mod playbook;
+mod readme;
+mod remote;
+mod ssh;
+mod support;

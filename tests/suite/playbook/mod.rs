@@ -1,0 +1,6 @@
+//! Playbooks and roles as files on disk.
+
+mod errors;
+mod fuzz;
+mod load;
+mod support;

@@ -1,0 +1,8 @@
+//! The transport against real servers and agents.
+
+mod auth;
+mod bulk;
+mod exec;
+mod host_keys;
+mod routes;
+mod trouble;
