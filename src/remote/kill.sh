@@ -39,5 +39,9 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 	sleep 0.2 2>/dev/null || sleep 1
 	signal 0 || exit 0
 done
-signal KILL
+# What forks while it is being killed needs another round.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	signal KILL || exit 0
+	sleep 0.1 2>/dev/null || sleep 1
+done
 exit 0
