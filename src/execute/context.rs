@@ -70,7 +70,6 @@ impl Context {
         let link_options = LinkOptions {
             become_password: run.options.become_password.clone(),
             command_timeout: run.options.command_timeout,
-            ..LinkOptions::default()
         };
         Self {
             hosts: Hosts::new(&run.inventory, run.connector, link_options),

@@ -136,7 +136,7 @@ mod tests {
         let word = prop_oneof![
             Just(b"\n".to_vec()),
             Just(b" end 0 0\n".to_vec()),
-            Just(nonce[..1].as_bytes().to_vec()),
+            Just(nonce.as_bytes()[..1].to_vec()),
             Just(half.clone().into_bytes()),
             Just(format!("{half}{nonce}\n").into_bytes()),
             Just(format!("{nonce}{nonce}.").into_bytes()),
