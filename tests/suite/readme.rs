@@ -2,8 +2,8 @@
 
 #[test]
 fn every_dependency_has_its_reason() {
-    let manifest = include_str!("../Cargo.toml");
-    let readme = include_str!("../README.md");
+    let manifest = include_str!("../../Cargo.toml");
+    let readme = include_str!("../../README.md");
     let (_, table) = readme.split_once("| Crate | Why |").expect("README.md has the table");
     let told: Vec<&str> = table
         .lines()

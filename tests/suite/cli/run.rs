@@ -5,9 +5,8 @@ use std::{
     process::{Child, Stdio},
 };
 
-use crate::support::{Sshd, program::Folder, signal};
-use serde_json::Value;
 use crate::support::{Sshd, TempUser, program::Folder, signal};
+use serde_json::Value;
 
 const PLAYBOOK: &str = r#"
 - name: Greet
