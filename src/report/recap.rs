@@ -33,6 +33,26 @@ struct Counts {
     seconds: f64,
 }
 
+/// A column of the table.
+struct Column {
+    title: &'static str,
+    count: fn(&Counts) -> usize,
+    tone: Tone,
+    /// Others are left out where they would hold nothing but noughts: the table has to fit a terminal.
+    always: bool,
+}
+
+const COLUMNS: &[Column] = &[
+    Column { title: "ok", count: |counts| counts.ok, tone: Tone::Good, always: true },
+    Column { title: "changed", count: |counts| counts.changed, tone: Tone::Changed, always: true },
+    Column { title: "skipped", count: |counts| counts.skipped, tone: Tone::Plain, always: true },
+    Column { title: "failed", count: |counts| counts.failed, tone: Tone::Bad, always: true },
+    Column { title: "unreachable", count: |counts| counts.unreachable, tone: Tone::Bad, always: true },
+    Column { title: "rescued", count: |counts| counts.rescued, tone: Tone::Warning, always: false },
+    Column { title: "ignored", count: |counts| counts.ignored, tone: Tone::Warning, always: false },
+    Column { title: "not run", count: |counts| counts.not_run, tone: Tone::Warning, always: false },
+];
+
 /// A node that was not run, and the node that it waited for in vain.
 #[derive(Debug)]
 struct NotRun {
@@ -144,13 +164,14 @@ impl Recap {
         rows[usize::from(collapsed)..].sort_by_key(|(host, _)| natural(host));
         let width =
             rows.iter().map(|(host, _)| console::measure_text_width(host)).max().unwrap_or(0).max("RECAP".len());
-        let header = format!(
-            "{:width$}  {:>5}  {:>7}  {:>7}  {:>6}  {:>11}  {:>7}  {:>7}  {:>7}  {:>7}",
-            "RECAP", "ok", "changed", "skipped", "failed", "unreachable", "rescued", "ignored", "not run", "time",
-        );
+        let total = self.total();
+        let columns: Vec<&Column> =
+            COLUMNS.iter().filter(|column| column.always || (column.count)(&total) > 0).collect();
+        let titles: String = columns.iter().map(|column| format!("  {:>1$}", column.title, column.width())).collect();
+        let header = format!("{:width$}{titles}  {:>7}", "RECAP", "time");
         push(text, format_args!("\n{}", look.paint(Tone::Strong, header)));
         for (host, counts) in rows {
-            push(text, format_args!("{}", counts.row(host, width, look)));
+            push(text, format_args!("{}", counts.row(host, width, &columns, look)));
         }
     }
 
@@ -244,7 +265,7 @@ impl Counts {
         self.failed == 0 && self.unreachable == 0 && self.not_run == 0
     }
 
-    fn row(&self, host: &str, width: usize, look: &Look) -> String {
+    fn row(&self, host: &str, width: usize, columns: &[&Column], look: &Look) -> String {
         let host = console::pad_str(host, width, console::Alignment::Left, None);
         let tone = match self {
             Self { failed: 1.., .. } | Self { unreachable: 1.., .. } => Tone::Bad,
@@ -252,22 +273,19 @@ impl Counts {
             Self { changed: 1.., .. } => Tone::Changed,
             _ => Tone::Good,
         };
-        let cell = |tone: Tone, number: usize, width: usize| {
-            let tone = if number > 0 { tone } else { Tone::Quiet };
-            look.paint(tone, format!("{number:>width$}")).to_string()
+        let cell = |column: &&Column| {
+            let number = (column.count)(self);
+            let tone = if number > 0 { column.tone } else { Tone::Quiet };
+            format!("  {}", look.paint(tone, format!("{number:>0$}", column.width())))
         };
-        let cells = [
-            cell(Tone::Good, self.ok, 5),
-            cell(Tone::Changed, self.changed, 7),
-            cell(Tone::Plain, self.skipped, 7),
-            cell(Tone::Bad, self.failed, 6),
-            cell(Tone::Bad, self.unreachable, 11),
-            cell(Tone::Warning, self.rescued, 7),
-            cell(Tone::Warning, self.ignored, 7),
-            cell(Tone::Warning, self.not_run, 7),
-            format!("{:>7}", duration(self.seconds)),
-        ];
-        format!("{}  {}", look.paint(tone, host), cells.join("  "))
+        let cells: String = columns.iter().map(cell).collect();
+        format!("{}{cells}  {:>7}", look.paint(tone, host), duration(self.seconds))
+    }
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        self.title.len().max(5)
     }
 }
 
