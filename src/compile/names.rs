@@ -291,7 +291,8 @@ impl<'c> Checker<'c> {
             [] => format!("`{name}` is not defined"),
         };
         let mut known: Vec<&str> = scene.counts.keys().copied().chain(self.late.keys().map(String::as_str)).collect();
-        let role = task.role.iter().flat_map(|role| [&role.params, &role.vars, &role.defaults]);
+        let roles: Vec<_> = task.role.iter().flat_map(|role| role.chain()).collect();
+        let role = roles.into_iter().flat_map(|role| [&role.params, &role.vars, &role.defaults]);
         let layers =
             task.vars.iter().chain(role).chain([&scene.play.vars_files, &scene.play.vars, &self.options.extra_vars]);
         known.extend(layers.flat_map(|layer| layer.keys().map(|name| &**name)));

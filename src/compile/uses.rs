@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    model::Span,
+    model::{FileId, Span},
     playbook::{Expression, Task},
     source::{Kind, Node, Sources},
     template::{NameUse, guards_in_expression, names_in_expression, names_in_file, names_in_template, place_in},
@@ -116,16 +116,21 @@ impl Uses {
         let source = task.args.as_map().and_then(|args| args.get("src")).filter(|src| !src.is_template());
         let Some(name) = source.and_then(Node::as_str) else { return Vec::new() };
         let load = |name: &str| task.template_text(name).map(|(_, text)| text);
-        let Some((path, text)) = task.template_text(name) else { return Vec::new() };
-        let file = sources.add(path, text.as_str());
+        let Some((_, text)) = task.template_text(name) else { return Vec::new() };
+        let mut files: HashMap<String, FileId> = HashMap::new();
+        let mut place = |template: &str, offset: usize, len: usize| {
+            let file = *files.entry(template.to_owned()).or_insert_with(|| {
+                let (path, text) = task.template_text(template).unwrap_or_default();
+                sources.add(path, text.as_str())
+            });
+            Span::new(file, offset, offset + len)
+        };
         let names = names_in_file(name, &text, &load).unwrap_or_default();
-        names
-            .into_iter()
-            .map(|use_of| {
-                let (offset, len) = (use_of.name.offset, use_of.name.len);
-                Found { name: use_of.name, span: Span::new(file, offset, offset + len), local: false }
-            })
-            .collect()
+        let found = names.into_iter().map(|use_of| {
+            let span = place(&use_of.template, use_of.name.offset, use_of.name.len);
+            Found { name: use_of.name, span, local: false }
+        });
+        found.collect()
     }
 }
 

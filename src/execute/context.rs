@@ -1,15 +1,15 @@
 //! What every node of a run can reach.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{Run, hosts::Hosts, specials::Specials};
+use super::{Run, hosts::Hosts, specials::Specials, unpacked::Unpacked};
 use crate::{
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, ValueMap},
-    playbook::Task,
+    playbook::{Place, Task},
     remote::LinkOptions,
     source::{Sources, Vars},
     template::{Engine, Layer, Scope},
@@ -63,6 +63,7 @@ pub(super) struct Context {
     pub hosts: Hosts,
     pub options: RunOptions,
     pub emitter: Emitter,
+    unpacked: Unpacked,
 }
 
 impl Context {
@@ -79,6 +80,7 @@ impl Context {
             engine: Engine::new(),
             options: run.options,
             emitter: run.emitter,
+            unpacked: Unpacked::default(),
         }
     }
 
@@ -125,6 +127,11 @@ impl Context {
             place: self.place(task),
             handler: node.kind == NodeKind::Handler,
         })
+    }
+
+    /// Folders on disk, those of embedded roles unpacked.
+    pub(super) fn on_disk(&self, places: &[Place]) -> Vec<PathBuf> {
+        places.iter().filter_map(|place| self.unpacked.path(place)).collect()
     }
 
     /// `file:line`, as a person would look it up.

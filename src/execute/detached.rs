@@ -1,6 +1,6 @@
 //! `async`: commands that run on their own, and are asked for now and then.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::node::{NodeRun, Trouble};
 use crate::{
@@ -8,6 +8,9 @@ use crate::{
     model::{EventKind, Outcome},
     remote::{JobState, Payload, Session},
 };
+
+/// What a command over its limit gets to end in, on the target.
+const GRACE: Duration = Duration::from_secs(5);
 
 impl NodeRun {
     /// `async`: starts the command on its own, and asks for it every `poll` seconds.
@@ -29,7 +32,7 @@ impl NodeRun {
                     return Ok(outcome.with("job", id).with("finished", true));
                 }
                 Ok(JobState::Lost(why)) => return Err(Trouble::failed(format!("in doubt: {why}"))),
-                Ok(JobState::Running) if started.elapsed() > limit + self.task.poll => {
+                Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {
                     return Err(Trouble::failed(format!("still running after {}s", limit.as_secs_f64())));
                 }
                 Ok(JobState::Running) => self.running_event(asked),

@@ -14,6 +14,7 @@ mod scheduler;
 mod settle;
 mod specials;
 mod surroundings;
+mod unpacked;
 mod verdict;
 
 use std::sync::Arc;

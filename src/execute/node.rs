@@ -249,8 +249,8 @@ impl NodeRun {
         let build = BuildContext {
             engine: &self.context.engine,
             scope,
-            file_paths: &self.task.file_paths(),
-            template_paths: &self.task.template_paths(),
+            file_paths: &self.context.on_disk(&self.task.file_places()),
+            template_paths: &self.context.on_disk(&self.task.template_places()),
             check_mode,
             span: self.task.span,
         };

@@ -50,13 +50,13 @@ impl Task {
     }
 
     /// Where a relative `src` of a file is looked for, first match wins: the role, then the playbook.
-    pub fn file_paths(&self) -> Vec<PathBuf> {
-        disk_paths(&self.places("files"))
+    pub fn file_places(&self) -> Vec<Place> {
+        self.places("files")
     }
 
     /// The same for templates.
-    pub fn template_paths(&self) -> Vec<PathBuf> {
-        disk_paths(&self.places("templates"))
+    pub fn template_places(&self) -> Vec<Place> {
+        self.places("templates")
     }
 
     fn places(&self, kind: &str) -> Vec<Place> {
@@ -71,8 +71,4 @@ impl Task {
             Some((file.label(), text))
         })
     }
-}
-
-fn disk_paths(places: &[Place]) -> Vec<PathBuf> {
-    places.iter().filter_map(|place| place.disk_path().map(PathBuf::from)).collect()
 }

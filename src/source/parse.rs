@@ -21,6 +21,9 @@ const MAX_NODES: usize = 4_000_000;
 /// Nodes that aliases may add in all; an alias bomb multiplies, an honest file repeats a little.
 const MAX_ALIASED_NODES: usize = 100_000;
 
+/// The key that brings in another mapping.
+const MERGE: &str = "<<";
+
 /// Parses one document. Returns what could be read; `diagnostics` has the problems.
 pub fn parse(sources: &Sources, file: FileId, diagnostics: &mut Diagnostics) -> Option<Node> {
     let text = sources.shared_text(file);
@@ -184,17 +187,23 @@ impl<'t> Builder<'t, '_> {
 
     fn mapping(&mut self, start: Span, tag: Option<&Tag>, depth: usize) -> Option<Node> {
         let mut map = Map::default();
+        let mut merges = Vec::new();
         let mut seen: HashMap<Arc<str>, Span> = HashMap::new();
         loop {
             let (event, raw) = self.next()?;
             if matches!(event, Event::MappingEnd) {
                 let span = self.collection_span(start, raw);
+                merges.into_iter().for_each(|(span, value)| self.merge(&mut map, span, value));
                 return Some(Node { span, tag: local_tag(tag), kind: Kind::Map(map) });
             }
             let key = self.node(event, raw, depth + 1)?;
             let (event, raw) = self.next()?;
             let value = self.node(event, raw, depth + 1)?;
             let Some(key) = self.key(key) else { continue };
+            if &*key.name == MERGE {
+                merges.push((key.span, value));
+                continue;
+            }
             if let Some(first) = seen.insert(key.name.clone(), key.span) {
                 self.fail(
                     Diagnostic::error(key.span, format!("duplicate key `{}`", key.name))
@@ -204,6 +213,26 @@ impl<'t> Builder<'t, '_> {
                 continue;
             }
             map.push(key, value);
+        }
+    }
+
+    /// `<<: *base`: what is not written here comes from there; of several, the first wins.
+    fn merge(&mut self, map: &mut Map, span: Span, value: Node) {
+        let parts = match value.kind {
+            Kind::Seq(items) => items,
+            _ => vec![value],
+        };
+        for part in parts {
+            let Kind::Map(entries) = part.kind else {
+                let message = format!("`<<` merges mappings, found {}", part.describe());
+                self.fail(Diagnostic::error(span, message));
+                continue;
+            };
+            for (key, node) in entries {
+                if map.get(&key.name).is_none() {
+                    map.push(key, node);
+                }
+            }
         }
     }
 
@@ -325,6 +354,14 @@ mod tests {
         let map = node.as_map().unwrap();
         assert_eq!(map.get("a").unwrap().tag.as_deref(), Some("!age"));
         assert_eq!(map.get("b").unwrap().as_str(), Some("3"));
+    }
+
+    #[test]
+    fn merge_keys_bring_in_what_is_not_written() {
+        let (node, _) = read("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], x: 9}\n");
+        let value = node.map(|n| n.to_value());
+        assert_eq!(value.unwrap()["c"], serde_json::json!({"x": 9, "y": 2, "z": 4}));
+        assert!(messages("a: {<<: 3}")[0].contains("merges mappings"));
     }
 
     #[test]
