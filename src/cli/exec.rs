@@ -74,7 +74,7 @@ pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let playbook = playbook::load_text(ORIGIN, text, &load, &mut input.sources, &mut input.diagnostics);
     input.check(invocation)?;
     let selection = Selection::default();
-    let graph = playbook.and_then(|playbook| input.compile(&inventory, &playbook, limit.as_ref(), &selection));
+    let graph = input.compile(&inventory, &playbook, limit.as_ref(), &selection);
     input.check(invocation)?;
     let compiled = Compiled { input, inventory, graphs: graph.into_iter().collect() };
     run::execute(compiled, &args.connection, &args.run, Style::Adhoc, invocation)

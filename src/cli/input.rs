@@ -59,7 +59,7 @@ impl Input {
 
     pub fn playbook(&mut self, name: &str, options: &LoadOptions) -> Option<Playbook> {
         match playbook::find(name, Path::new("")) {
-            Ok(source) => playbook::load(&source, options, &mut self.sources, &mut self.diagnostics),
+            Ok(source) => Some(playbook::load(&source, options, &mut self.sources, &mut self.diagnostics)),
             Err(problem) => {
                 self.diagnostics.push(problem);
                 None
@@ -67,7 +67,7 @@ impl Input {
         }
     }
 
-    /// Compiles, unless something is wrong already: one mistake must not be told as ten.
+    /// Compiles. Of a broken playbook only what is sure is told: one mistake must not be told as ten.
     pub fn compile(
         &mut self,
         inventory: &Inventory,
@@ -114,11 +114,13 @@ pub(super) fn compile_all(
     let inventory = input.inventory(inventory_args, invocation);
     let limit = input.limit(inventory_args, &inventory);
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load.clone() };
+    // A broken inventory would make every pattern look wrong.
+    let whole = !input.diagnostics.has_errors();
     let playbooks: Vec<Playbook> = names.iter().filter_map(|name| input.playbook(name, &load)).collect();
     let wanted = wanted(selection);
     let mut graphs = Vec::new();
-    if !input.diagnostics.has_errors() {
-        graphs = playbooks.iter().filter_map(|book| input.compile(&inventory, book, limit.as_ref(), &wanted)).collect();
+    for playbook in playbooks.iter().filter(|_| whole) {
+        graphs.extend(input.compile(&inventory, playbook, limit.as_ref(), &wanted));
     }
     input.check(invocation)?;
     Ok(Compiled { input, inventory, graphs })

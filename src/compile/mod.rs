@@ -33,7 +33,7 @@ pub struct CompileOptions {
     pub extra_vars: Arc<Vars>,
 }
 
-/// Compiles the whole playbook. `None` if `diagnostics` has errors.
+/// Compiles the whole playbook. `None` if `diagnostics` has errors; of a broken one, only the host patterns are checked.
 pub fn compile(
     inventory: &Inventory,
     playbook: &Playbook,
@@ -41,6 +41,10 @@ pub fn compile(
     sources: &mut Sources,
     diagnostics: &mut Diagnostics,
 ) -> Option<Graph> {
+    if playbook.broken {
+        playbook.plays.iter().for_each(|play| drop(select(inventory, &play.hosts, diagnostics)));
+        return None;
+    }
     let limit = limited_hosts(inventory, options, diagnostics);
     let mut builder = chain::Builder::new(inventory, playbook, options.selection.clone());
     let mut names = names::Checker::new(inventory, options);

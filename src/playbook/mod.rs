@@ -36,20 +36,20 @@ pub use types::*;
 
 use crate::source::{Diagnostics, Sources, parse};
 
-/// Reads a playbook and everything it imports. All problems go to `diagnostics`; `None` if there
-/// were errors among them.
+/// Reads a playbook and everything it imports. All problems go to `diagnostics`; what could be read
+/// comes back all the same, so that more can be said about it at once.
 pub fn load(
     source: &PlaybookSource,
     options: &LoadOptions,
     sources: &mut Sources,
     diagnostics: &mut Diagnostics,
-) -> Option<Playbook> {
+) -> Playbook {
     let mut found = Diagnostics::default();
     let plays = loader::Loader::new(options, sources, &mut found).playbook(&source.place);
-    let failed = found.has_errors();
+    let broken = found.has_errors();
     found.sort();
     diagnostics.extend(found);
-    (!failed).then(|| Playbook { path: source.place.label(), plays })
+    Playbook { path: source.place.label(), broken, plays }
 }
 
 /// Reads a playbook that no file holds, such as the one `exec` makes; messages call it `name`.
@@ -59,7 +59,7 @@ pub fn load_text(
     options: &LoadOptions,
     sources: &mut Sources,
     diagnostics: &mut Diagnostics,
-) -> Option<Playbook> {
+) -> Playbook {
     let mut found = Diagnostics::default();
     let place = Place::disk(name);
     let file = sources.add(name, text);
@@ -67,7 +67,7 @@ pub fn load_text(
     let mut loader = loader::Loader::new(options, sources, &mut found);
     loader.put(place.clone(), node);
     let plays = loader.playbook(&place);
-    let failed = found.has_errors();
+    let broken = found.has_errors();
     diagnostics.extend(found);
-    (!failed).then(|| Playbook { path: place.label(), plays })
+    Playbook { path: place.label(), broken, plays }
 }

@@ -15,6 +15,8 @@ pub type Expression = Spanned<Arc<str>>;
 #[derive(Debug)]
 pub struct Playbook {
     pub path: PathBuf,
+    /// There were errors in it: parts are missing, and it must not run.
+    pub broken: bool,
     pub plays: Vec<Play>,
 }
 

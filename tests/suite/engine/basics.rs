@@ -473,3 +473,14 @@ fn the_graph_is_the_same_every_time_and_foresees_what_it_can() {
         insta::assert_snapshot!(loaded.graph.export(format, &loaded.sources, &Default::default()));
     }
 }
+
+#[test]
+fn a_broken_playbook_still_has_its_host_patterns_checked() {
+    let bench = Bench::new(2);
+    let play = "- hosts: h11\n  tasks:\n    - copi: { dest: x }\n    - command: echo {{ unheard_of }}\n";
+    let errors = bench.load(play, Selection::default()).err().unwrap();
+    insta::assert_snapshot!(errors.join("\n"), @r"
+    play.yaml:3:7: unknown module `copi` (did you mean `copy`?)
+    play.yaml:1:10: no host or group matches `h11` (did you mean `h1`?)
+    ");
+}

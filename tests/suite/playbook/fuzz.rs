@@ -52,7 +52,7 @@ fn load_spoiled(project: &Project, name: &Path, text: &[u8]) {
     let source = PlaybookSource::from(project.path().join("site.yaml"));
     let options = LoadOptions { start: project.path().to_owned(), ..LoadOptions::default() };
     let playbook = load(&source, &options, &mut Sources::default(), &mut diagnostics);
-    assert_eq!(playbook.is_none(), diagnostics.has_errors());
+    assert_eq!(playbook.broken, diagnostics.has_errors());
 }
 
 /// One edit that a person, an editor or a bad merge might make.

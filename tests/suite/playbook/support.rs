@@ -61,8 +61,8 @@ impl Project {
             }
         };
         let playbook = load(&source, options, &mut sources, &mut diagnostics);
-        assert_eq!(playbook.is_none(), diagnostics.has_errors(), "errors and a missing playbook go together");
-        (playbook, self.plain(&diagnostics, &sources))
+        assert_eq!(playbook.broken, diagnostics.has_errors(), "errors and a broken playbook go together");
+        (Some(playbook).filter(|playbook| !playbook.broken), self.plain(&diagnostics, &sources))
     }
 
     fn plain(&self, diagnostics: &Diagnostics, sources: &Sources) -> String {

@@ -73,8 +73,7 @@ impl Bench {
         let source = PlaybookSource { place: Place::disk(path) };
         let playbook = playbook::load(&source, &LoadOptions::default(), &mut sources, &mut diagnostics);
         let options = CompileOptions { selection, ..CompileOptions::default() };
-        let graph =
-            playbook.and_then(|playbook| compile(&inventory, &playbook, &options, &mut sources, &mut diagnostics));
+        let graph = compile(&inventory, &playbook, &options, &mut sources, &mut diagnostics);
         match graph {
             Some(graph) if !diagnostics.has_errors() => Ok(Loaded { graph, inventory, sources }),
             _ => Err(diagnostics.iter().map(|d| self.describe(&sources, d)).collect()),
