@@ -19,7 +19,7 @@ use crate::{
     },
     inventory::{HostId, HostKind, Inventory},
     playbook::{Block, Item, On, OncePer, Play, Playbook, Task},
-    source::Diagnostics,
+    source::{Diagnostic, Diagnostics, did_you_mean},
 };
 
 /// What the next node of a host must wait for.
@@ -29,6 +29,15 @@ type Tips = Vec<(NodeIndex, EdgeKind)>;
 struct Lane {
     host: HostId,
     tips: Tips,
+    /// Inside a rescue: the gate that opens it. Every node of the part hangs on it.
+    branch: Option<NodeIndex>,
+}
+
+impl Lane {
+    fn waits_for(&self) -> Tips {
+        let branch = self.branch.map(|gate| (gate, EdgeKind::Branch));
+        self.tips.iter().copied().chain(branch).collect()
+    }
 }
 
 pub(super) struct Builder {
@@ -55,6 +64,8 @@ struct Batch<'p> {
     pending: IndexSet<usize>,
     /// How many enclosing blocks would rescue a failure.
     rescues: usize,
+    /// How many enclosing parts are an `always`.
+    always: usize,
 }
 
 impl Builder {
@@ -85,6 +96,14 @@ impl Builder {
         self.graph
     }
 
+    /// `--start-at-task` with a name that no task has would quietly do nothing.
+    pub(super) fn missing_start(&self, playbook: &Playbook) -> Option<Diagnostic> {
+        let wanted = self.selection.start_at.as_ref().filter(|_| !self.started)?;
+        let names: Vec<_> = playbook.plays.iter().flat_map(Play::tasks).map(|task| task.name.as_str()).collect();
+        let near = did_you_mean(wanted, names).map(|near| format!("did you mean `{near}`?"));
+        Some(Diagnostic::error(None, format!("no task is called `{wanted}`, to start at")).maybe_help(near))
+    }
+
     /// Adds a play. `facts` is the task that gathers them, if a template of the play reads any.
     pub(super) fn play(&mut self, inventory: &Inventory, play: &Play, hosts: Vec<HostId>, facts: Option<&Arc<Task>>) {
         let index = PlayIndex(u32::try_from(self.graph.plays.len()).unwrap_or(u32::MAX));
@@ -94,7 +113,8 @@ impl Builder {
         for (number, hosts) in batches.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let lanes = hosts.iter().map(|host| self.lane(*host, before)).collect();
-            let mut batch = Batch { inventory, play, index, number, lanes, pending: IndexSet::new(), rescues: 0 };
+            let mut batch =
+                Batch { inventory, play, index, number, lanes, pending: IndexSet::new(), rescues: 0, always: 0 };
             if let Some(task) = facts {
                 self.gather_facts(&mut batch, task);
             }
@@ -132,7 +152,7 @@ impl Builder {
         let mut tips = vec![(before, EdgeKind::Success)];
         // A host that failed in an earlier play takes no part in later ones.
         tips.extend(self.ends.get(&host).into_iter().flatten().copied());
-        Lane { host, tips }
+        Lane { host, tips, branch: None }
     }
 
     fn batch(&mut self, batch: &mut Batch<'_>) {
@@ -228,6 +248,7 @@ impl Builder {
             host: Some(host),
             target: static_target(batch.inventory, task, host),
             rescued: batch.rescues > 0,
+            always: batch.always > 0,
             ..virtual_node(NodeKind::Task, batch.index, batch.number)
         });
         self.follow(&mut batch.lanes[lane], node, Reason::Order);
@@ -239,8 +260,8 @@ impl Builder {
         let host = batch.lanes[first].host;
         let shared = u32::try_from(self.graph.shared.len()).unwrap_or(u32::MAX);
         let lane_of = |lane: &usize| {
-            let Lane { host, tips } = &batch.lanes[*lane];
-            SharedLane { host: *host, waits_for: tips.clone() }
+            let lane = &batch.lanes[*lane];
+            SharedLane { host: lane.host, waits_for: lane.waits_for() }
         };
         self.graph.shared.push(lanes.iter().map(lane_of).collect());
         let node = self.graph.add(Node {
@@ -249,12 +270,13 @@ impl Builder {
             shared: Some(shared),
             target: static_target(batch.inventory, task, host),
             rescued: batch.rescues > 0,
+            always: batch.always > 0,
             ..virtual_node(NodeKind::Task, batch.index, batch.number)
         });
         for &lane in lanes {
             let lane = &mut batch.lanes[lane];
-            for (tip, _) in &lane.tips {
-                self.graph.edge(*tip, node, EdgeKind::Lane, Reason::Shared);
+            for (tip, _) in lane.waits_for() {
+                self.graph.edge(tip, node, EdgeKind::Lane, Reason::Shared);
             }
             // A host that failed before must not come back to life through what others share.
             lane.tips.push((node, EdgeKind::Success));
@@ -262,8 +284,8 @@ impl Builder {
     }
 
     fn follow(&mut self, lane: &mut Lane, node: NodeIndex, reason: Reason) {
-        for (tip, kind) in &lane.tips {
-            self.graph.edge(*tip, node, *kind, reason);
+        for (tip, kind) in lane.waits_for() {
+            self.graph.edge(tip, node, kind, reason);
         }
         lane.tips = vec![(node, EdgeKind::Success)];
     }
@@ -304,7 +326,7 @@ impl Builder {
         if block.rescue.is_empty() {
             return (vec![None; starts.len()], vec![Vec::new(); starts.len()]);
         }
-        let mut gates = Vec::new();
+        let (mut gates, mut outer) = (Vec::new(), Vec::new());
         for ((lane, start), body) in batch.lanes.iter_mut().zip(starts).zip(body) {
             let mut node = virtual_node(NodeKind::Rescue, batch.index, batch.number);
             node.host = Some(lane.host);
@@ -313,10 +335,14 @@ impl Builder {
             for end in body {
                 self.graph.edge(*end, gate, EdgeKind::Always, Reason::Block);
             }
-            lane.tips = vec![(gate, EdgeKind::Branch)];
+            lane.tips = Vec::new();
+            outer.push(lane.branch.replace(gate));
             gates.push(Some(gate));
         }
         self.items(batch, &block.rescue);
+        for (lane, branch) in batch.lanes.iter_mut().zip(outer) {
+            lane.branch = branch;
+        }
         (gates, tips(batch))
     }
 
@@ -334,7 +360,9 @@ impl Builder {
             lane.tips = vec![(*start, EdgeKind::Success)];
             lane.tips.extend(parts.iter().flat_map(|part| &part[position]).map(|end| (*end, EdgeKind::Always)));
         }
+        batch.always += 1;
         self.items(batch, &block.always);
+        batch.always -= 1;
         tips(batch)
     }
 
@@ -398,6 +426,7 @@ impl Builder {
                 host: Some(lane.host),
                 target: static_target(batch.inventory, handler, lane.host),
                 rescued: batch.rescues > 0,
+                always: batch.always > 0,
                 ..virtual_node(NodeKind::Handler, batch.index, batch.number)
             });
             *round += 1;
@@ -414,7 +443,18 @@ impl Builder {
 }
 
 fn virtual_node(kind: NodeKind, play: PlayIndex, batch: u32) -> Node {
-    Node { kind, play, batch, task: None, host: None, shared: None, target: None, rescued: false, round: 0 }
+    Node {
+        kind,
+        play,
+        batch,
+        task: None,
+        host: None,
+        shared: None,
+        target: None,
+        rescued: false,
+        always: false,
+        round: 0,
+    }
 }
 
 fn tips(batch: &Batch<'_>) -> Vec<Vec<NodeIndex>> {

@@ -5,8 +5,10 @@
 
 mod batches;
 mod chain;
+mod files;
 mod names;
 mod needs;
+mod scope;
 mod selection;
 mod targets;
 mod uses;
@@ -14,6 +16,7 @@ mod uses;
 use std::sync::Arc;
 
 pub(crate) use names::SPECIAL_NAMES;
+pub(crate) use scope::{top_layers, written_layers};
 pub use selection::Selection;
 pub(crate) use targets::OPERATOR_NAMES;
 
@@ -60,12 +63,20 @@ pub fn compile(
         order(inventory, &mut hosts, play.order);
         targets::check(inventory, play, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);
+        files::check(play, &included, diagnostics);
         let reads_facts = names.play(play, &hosts, &included, sources, diagnostics);
         let facts = if reads_facts { facts_task(play) } else { None };
         builder.play(inventory, play, hosts, facts.as_ref());
     }
+    if let Some(problem) = builder.missing_start(playbook) {
+        diagnostics.push(problem);
+    }
     let graph = builder.finish(inventory, &names.needs, diagnostics);
     report_cycle(&graph, sources, diagnostics);
+    if graph.work().next().is_none() && !options.selection.tags.is_empty() {
+        let tags = options.selection.tags.join(", ");
+        diagnostics.push(Diagnostic::warning(None, format!("no task has one of the tags: {tags}")));
+    }
     (!diagnostics.has_errors()).then_some(graph)
 }
 
@@ -83,7 +94,12 @@ fn limited_hosts(
 ) -> Option<Vec<HostId>> {
     let pattern = options.limit.as_ref()?;
     match inventory.select(pattern) {
-        Ok(hosts) => Some(hosts),
+        Ok(hosts) => {
+            if hosts.is_empty() {
+                diagnostics.push(Diagnostic::error(None, "the limit leaves no hosts"));
+            }
+            Some(hosts)
+        }
         Err(problems) => {
             problems.into_iter().for_each(|problem| diagnostics.push(problem));
             Some(Vec::new())

@@ -9,13 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{CompileOptions, uses::Uses};
+use super::{CompileOptions, scope, uses::Uses};
 use crate::{
-    inventory::{HostId, Inventory},
+    inventory::{Host, HostId, Inventory},
     modules::FACT_FIELDS,
-    playbook::{Play, Task, secrets_in_environment},
+    playbook::{Expression, Loop, Play, Task, secrets_in_environment},
     source::{Diagnostic, Diagnostics, Kind, Node, Sources, Vars, did_you_mean},
-    template::NameUse,
+    template::Engine,
 };
 
 /// Names the engine adds for every task. `execute` provides them.
@@ -45,6 +45,7 @@ struct Late {
 
 pub(super) struct Checker<'c> {
     inventory: &'c Inventory,
+    engine: Engine,
     options: &'c CompileOptions,
     uses: Uses,
     late: HashMap<String, Late>,
@@ -64,7 +65,14 @@ struct Scene<'p> {
 
 impl<'c> Checker<'c> {
     pub(super) fn new(inventory: &'c Inventory, options: &'c CompileOptions) -> Self {
-        Self { inventory, options, uses: Uses::default(), late: HashMap::new(), needs: Vec::new() }
+        Self {
+            inventory,
+            engine: Engine::new(),
+            options,
+            uses: Uses::default(),
+            late: HashMap::new(),
+            needs: Vec::new(),
+        }
     }
 
     /// Checks a play on its hosts. Returns whether a template reads facts.
@@ -109,7 +117,7 @@ impl<'c> Checker<'c> {
             let mut fields: HashSet<String> = RESULT_FIELDS.iter().map(|field| (*field).to_owned()).collect();
             fields.extend(task.module.result.iter().map(|field| field.name.to_owned()));
             fields.extend(task.loops.is_some().then(|| "results".to_owned()));
-            fields.extend((!task.until.is_empty()).then(|| "attempts".to_owned()));
+            fields.extend((!task.until.is_empty() || task.retries > 0).then(|| "attempts".to_owned()));
             fields.extend(task.detach.into_iter().flat_map(|_| ["job".to_owned(), "finished".to_owned()]));
             self.add_late(name, Some(fields), hosts, left_out);
         }
@@ -171,8 +179,11 @@ impl<'c> Checker<'c> {
         diagnostics: &mut Diagnostics,
     ) {
         let name = found.name.root();
-        if found.local || SPECIAL_NAMES.contains(&name) {
-            return self.note_value_need(task, &found.name);
+        if found.local || (binds(task, name) && !found.outside_loop) {
+            return;
+        }
+        if SPECIAL_NAMES.contains(&name) {
+            return self.hostvars(task, found, diagnostics);
         }
         if let Some(node) = written(self.options, scene.play, task, name) {
             return self.follow(scene, task, node, seen, diagnostics);
@@ -184,16 +195,24 @@ impl<'c> Checker<'c> {
             n if n == scene.hosts.len() => self.follow_inventory(scene, task, name, seen, diagnostics),
             _ if found.name.optional => self.follow_inventory(scene, task, name, seen, diagnostics),
             _ if name == "facts" => self.check_fact(scene, found, diagnostics),
-            _ => diagnostics.push(self.undefined(scene, task, found)),
+            _ => diagnostics_extend(diagnostics, self.undefined(scene, task, found)),
         }
     }
 
-    /// `hostvars['h1'].r` waits for `r` on h1, wherever that is registered.
-    fn note_value_need(&mut self, task: &Task, name: &NameUse) {
-        if let [root, host, register, ..] = name.path.as_slice()
-            && root == "hostvars"
-            && self.late.contains_key(register)
-        {
+    /// `hostvars['h1'].r` names a host, and waits for `r` on h1, wherever that is registered.
+    fn hostvars(&mut self, task: &Task, found: &Found, diagnostics: &mut Diagnostics) {
+        let [root, host, rest @ ..] = found.name.path.as_slice() else { return };
+        if root != "hostvars" || host == "*" {
+            return;
+        }
+        if self.inventory.host(host).is_none() && !found.name.optional_path {
+            let near = did_you_mean(host, self.inventory.hosts().map(|host| host.name.as_str()));
+            diagnostics.push(
+                Diagnostic::error(found.span, format!("`{host}` is not a host of the inventory"))
+                    .maybe_help(near.map(|near| format!("did you mean `{near}`?"))),
+            );
+        }
+        if let Some(register) = rest.first().filter(|register| self.late.contains_key(*register)) {
             let need = ValueNeed { task: std::ptr::from_ref(task), host: host.clone(), register: register.clone() };
             self.needs.push(need);
         }
@@ -276,14 +295,19 @@ impl<'c> Checker<'c> {
         }
     }
 
-    fn undefined(&self, scene: &Scene<'c>, task: &Task, found: &Found) -> Diagnostic {
+    /// `None` if the conditions keep every host that lacks the name away from it.
+    fn undefined(&self, scene: &Scene<'c>, task: &Task, found: &Found) -> Option<Diagnostic> {
         let name = found.name.root();
+        let conditions = &task.when[..found.after_conditions.min(task.when.len())];
         let lacking: Vec<_> = scene
             .hosts
             .iter()
             .map(|host| self.inventory.host_by_id(*host))
-            .filter(|host| host.var(name).is_none())
+            .filter(|host| host.var(name).is_none() && !self.kept_away(scene, task, host, conditions))
             .collect();
+        if lacking.is_empty() {
+            return None;
+        }
         let message = match lacking.as_slice() {
             all if all.len() == scene.hosts.len() => format!("`{name}` is not defined"),
             [one] => format!("`{name}` is not defined for {}", one.name),
@@ -302,8 +326,28 @@ impl<'c> Checker<'c> {
             || "define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
-        Diagnostic::error(found.span, message).help(help)
+        Some(Diagnostic::error(found.span, message).help(help))
     }
+
+    /// Whether a condition is false for this host whatever happens, as `'web' in group_names` can be.
+    fn kept_away(&self, scene: &Scene<'c>, task: &Task, host: &Host, conditions: &[Expression]) -> bool {
+        if conditions.is_empty() {
+            return false;
+        }
+        let vars = [&scene.play.vars, &scene.play.vars_files];
+        let scope = scope::before_running(task, host, vars, &self.options.extra_vars);
+        conditions.iter().any(|when| self.engine.eval_bool(&when.value, when.span, &scope).is_ok_and(|holds| !holds))
+    }
+}
+
+/// Whether the task's loop provides the name.
+fn binds(task: &Task, name: &str) -> bool {
+    let provides = |items: &Loop| &*items.var == name || items.index_var.as_deref() == Some(name);
+    task.loops.as_ref().is_some_and(provides)
+}
+
+fn diagnostics_extend(diagnostics: &mut Diagnostics, problem: Option<Diagnostic>) {
+    problem.into_iter().for_each(|problem| diagnostics.push(problem));
 }
 
 pub(super) use super::uses::Found;

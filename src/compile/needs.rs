@@ -76,7 +76,18 @@ fn needed_nodes(
 fn join(graph: &mut Graph, like: NodeIndex, nodes: &[NodeIndex], need: &Need) -> NodeIndex {
     let Node { play, batch, .. } = *graph.node(like);
     let kind = NodeKind::Join;
-    let join = Node { kind, play, batch, task: None, host: None, shared: None, target: None, rescued: false, round: 0 };
+    let join = Node {
+        kind,
+        play,
+        batch,
+        task: None,
+        host: None,
+        shared: None,
+        target: None,
+        rescued: false,
+        always: false,
+        round: 0,
+    };
     let join = graph.add(join);
     for node in nodes {
         let edge = Edge { kind: EdgeKind::Success, reason: Reason::Needs, span: Some(need.task.span) };
@@ -92,9 +103,8 @@ pub(super) fn connect_values(graph: &mut Graph, values: &[ValueNeed]) {
             |index: &NodeIndex| graph.task_of(*index).is_some_and(|task| std::ptr::eq(&raw const **task, need.task));
         let readers: Vec<NodeIndex> = graph.work().filter(of_task).collect();
         let registers = |index: &NodeIndex| {
-            let name = graph.task_of(*index).and_then(|task| task.register.as_ref());
             let on_host = graph.hosts_of(graph.node(*index)).iter().any(|host| graph.host(*host).as_str() == need.host);
-            on_host && name.is_some_and(|name| *name.value == *need.register)
+            on_host && graph.task_of(*index).is_some_and(|task| task.leaves(&need.register))
         };
         let writers: Vec<NodeIndex> = graph.work().filter(registers).collect();
         for reader in readers {

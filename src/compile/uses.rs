@@ -14,8 +14,22 @@ use crate::{
 pub(super) struct Found {
     pub name: NameUse,
     pub span: Span,
-    /// Bound by the task itself: a loop's item, its own result.
+    /// Bound by the task itself: its own result.
     pub local: bool,
+    /// Read before the loop's item is there: by `loop` itself.
+    pub outside_loop: bool,
+    /// Conditions that come before it, and so decide whether it is read at all.
+    pub after_conditions: usize,
+}
+
+impl Found {
+    fn new(name: NameUse, span: Span) -> Self {
+        Self { name, span, local: false, outside_loop: false, after_conditions: 0 }
+    }
+
+    fn behind(self, guards: &[Vec<String>], conditions: usize) -> Self {
+        Self { name: self.name.guarded_by(guards), after_conditions: conditions, ..self }
+    }
 }
 
 #[derive(Default)]
@@ -27,9 +41,14 @@ pub(super) struct Uses {
 impl Uses {
     /// All names of the task, with what its `when` guards taken into account.
     pub(super) fn of_task(&mut self, task: &Task, sources: &mut Sources) -> Vec<Found> {
-        let guards: Vec<_> = task.when.iter().flat_map(|when| guards_in_expression(when).unwrap_or_default()).collect();
+        let mut guards: Vec<Vec<String>> = Vec::new();
         let mut found = Vec::new();
-        self.conditions(&task.when, &mut found);
+        for (position, when) in task.when.iter().enumerate() {
+            let mut names = Vec::new();
+            self.expression(&when.value, when.span, &mut names);
+            found.extend(names.into_iter().map(|name| name.behind(&guards, position + 1)));
+            guards.extend(guards_in_expression(when).unwrap_or_default());
+        }
         let mut body = Vec::new();
         self.nodes(&task.args, &mut body);
         body.extend(self.of_template_file(task, sources));
@@ -37,8 +56,11 @@ impl Uses {
             self.bare_arguments(task, &mut body);
         }
         task.environment.iter().chain(&task.delegate_to).for_each(|node| self.nodes(node, &mut body));
-        found.extend(body.into_iter().map(|found| Found { name: found.name.guarded_by(&guards), ..found }));
-        self.bind_items(task, &mut found);
+        if let Some(user) = &task.r#become.user {
+            self.nodes(&Node::string(task.span, user.clone()), &mut body);
+        }
+        found.extend(body.into_iter().map(|name| name.behind(&guards, task.when.len())));
+        self.items(task, &mut found);
         self.judgements(task, &mut found);
         found
     }
@@ -51,12 +73,12 @@ impl Uses {
     }
 
     /// `loop` itself is read outside the loop; everything else may use the item.
-    fn bind_items(&mut self, task: &Task, found: &mut Vec<Found>) {
+    fn items(&mut self, task: &Task, found: &mut Vec<Found>) {
         let Some(items) = &task.loops else { return };
         items.label.iter().for_each(|label| self.nodes(label, found));
-        let is_bound = |name: &str| name == &*items.var || items.index_var.as_deref() == Some(name);
-        found.iter_mut().for_each(|f| f.local |= is_bound(f.name.root()));
-        self.nodes(&items.items, found);
+        let mut outside = Vec::new();
+        self.nodes(&items.items, &mut outside);
+        found.extend(outside.into_iter().map(|name| Found { outside_loop: true, ..name }));
     }
 
     /// Expressions that judge the result see it under its name and as `result`.
@@ -68,8 +90,8 @@ impl Uses {
         let own = task.register.as_ref().map(|name| &*name.value);
         for found in &mut judging {
             let name = found.name.root();
-            let item = task.loops.as_ref().is_some_and(|items| name == &*items.var);
-            found.local |= item || name == "result" || own == Some(name);
+            found.local |= name == "result" || own == Some(name);
+            found.after_conditions = task.when.len();
         }
         found.extend(judging);
     }
@@ -128,14 +150,14 @@ impl Uses {
         let names = names_in_file(name, &text, &load).unwrap_or_default();
         let found = names.into_iter().map(|use_of| {
             let span = place(&use_of.template, use_of.name.offset, use_of.name.len);
-            Found { name: use_of.name, span, local: false }
+            Found::new(use_of.name, span)
         });
         found.collect()
     }
 }
 
 fn at(name: &NameUse, text: &str, span: Span) -> Found {
-    Found { name: name.clone(), span: place_in(text, span, name.offset, name.len), local: false }
+    Found::new(name.clone(), place_in(text, span, name.offset, name.len))
 }
 
 fn cached(

@@ -4,8 +4,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{Run, hosts::Hosts, specials::Specials, unpacked::Unpacked};
+use super::{Interrupt, Run, hosts::Hosts, specials::Specials, unpacked::Unpacked};
 use crate::{
+    compile::{top_layers, written_layers},
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, ValueMap},
@@ -63,6 +64,7 @@ pub(super) struct Context {
     pub hosts: Hosts,
     pub options: RunOptions,
     pub emitter: Emitter,
+    pub interrupt: Interrupt,
     unpacked: Unpacked,
 }
 
@@ -80,26 +82,18 @@ impl Context {
             engine: Engine::new(),
             options: run.options,
             emitter: run.emitter,
+            interrupt: run.interrupt,
             unpacked: Unpacked::default(),
         }
     }
 
-    /// The variables a task sees on a host, lowest precedence first. docs/playbooks.md has the list.
+    /// The variables a task sees on a host: what is written, what tasks left behind, what nobody overrides.
     pub(super) fn scope(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task) -> Scope {
         let info = self.graph.play(play);
-        let mut layers = Vec::with_capacity(16);
-        let roles: Vec<_> = task.role.iter().flat_map(|role| role.chain()).collect();
-        layers.extend(roles.iter().map(|role| Layer::Nodes(role.defaults.clone())));
         let inventory = self.inventory.host_by_id(host);
-        layers.extend(inventory.layers.iter().cloned().map(Layer::Nodes));
-        layers.push(Layer::Nodes(info.vars.clone()));
-        layers.push(Layer::Nodes(info.vars_files.clone()));
-        layers.extend(roles.iter().map(|role| Layer::Nodes(role.vars.clone())));
-        layers.extend(task.vars.iter().cloned().map(Layer::Nodes));
-        layers.extend(roles.iter().map(|role| Layer::Nodes(role.params.clone())));
+        let mut layers = written_layers(task, inventory, &info.vars, &info.vars_files);
         layers.push(Layer::Values(self.hosts.late(host)));
-        layers.push(Layer::Nodes(self.options.extra_vars.clone()));
-        layers.extend(inventory.builtin.iter().cloned().map(Layer::Nodes));
+        layers.extend(top_layers(inventory, &self.options.extra_vars));
         layers.push(Layer::Dynamic(Arc::new(Specials::new(self.clone(), play, task))));
         Scope::new(layers)
     }
@@ -109,8 +103,7 @@ impl Context {
         let inventory = self.inventory.host_by_id(host);
         let mut layers: Vec<_> = inventory.layers.iter().cloned().map(Layer::Nodes).collect();
         layers.push(Layer::Values(self.hosts.late(host)));
-        layers.push(Layer::Nodes(self.options.extra_vars.clone()));
-        layers.extend(inventory.builtin.iter().cloned().map(Layer::Nodes));
+        layers.extend(top_layers(inventory, &self.options.extra_vars));
         Scope::new(layers)
     }
 
@@ -127,6 +120,15 @@ impl Context {
             place: self.place(task),
             handler: node.kind == NodeKind::Handler,
         })
+    }
+
+    /// Waits, unless the run is interrupted before or meanwhile; says whether it may go on.
+    pub(super) async fn pause(&self, time: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.interrupt.wait() => false,
+            () = tokio::time::sleep(time) => true,
+        }
     }
 
     /// Folders on disk, those of embedded roles unpacked.

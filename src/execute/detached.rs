@@ -1,6 +1,9 @@
 //! `async`: commands that run on their own, and are asked for now and then.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use super::node::{NodeRun, Trouble};
 use crate::{
@@ -16,7 +19,7 @@ impl NodeRun {
     /// `async`: starts the command on its own, and asks for it every `poll` seconds.
     pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
         let limit = self.task.detach.unwrap_or_default();
-        let id = job_id(&self.context.options.run_id, self.index);
+        let id = job_id(&self.context.options.run_id, self.index, self.jobs.fetch_add(1, Ordering::Relaxed));
         session.detach(payload, &id, Some(limit)).await?;
         if self.task.poll.is_zero() {
             return Ok(Outcome::changed().with("job", id).with("finished", false));
@@ -24,7 +27,9 @@ impl NodeRun {
         let started = Instant::now();
         let mut asked = 0;
         loop {
-            tokio::time::sleep(self.task.poll).await;
+            if !self.context.pause(self.task.poll).await {
+                return Err(Trouble::failed(format!("interrupted; the command goes on by itself as job {id}")));
+            }
             asked += 1;
             match session.poll(&id).await {
                 Ok(JobState::Finished(outcome)) => {
@@ -50,7 +55,7 @@ impl NodeRun {
 }
 
 /// Names a detached command on its target.
-fn job_id(run: &str, index: NodeIndex) -> String {
+fn job_id(run: &str, index: NodeIndex, number: u32) -> String {
     let run: String = run.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
-    format!("{run}-{}", index.index())
+    format!("{run}-{}-{number}", index.index())
 }

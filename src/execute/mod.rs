@@ -44,9 +44,8 @@ pub struct Run {
 
 /// Runs the graph to its end, or to where it can go.
 pub async fn run(run: Run) -> RunResult {
-    let interrupt = run.interrupt.clone();
     let context = Arc::new(context::Context::new(run));
-    let result = scheduler::Scheduler::new(context.clone(), interrupt).run().await;
+    let result = scheduler::Scheduler::new(context.clone()).run().await;
     context.hosts.close().await;
     result
 }

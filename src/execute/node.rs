@@ -1,6 +1,12 @@
 //! Runs one node: conditions, loop items, arguments, the action, retries, and the verdict.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use super::{
     context::{Context, layer},
@@ -79,6 +85,10 @@ pub(super) struct NodeRun {
     play: PlayIndex,
     pub task: Arc<Task>,
     pub host: HostId,
+    /// All hosts it speaks for.
+    hosts: Vec<HostId>,
+    /// Counts detached commands, so that each item and attempt has its own.
+    pub jobs: AtomicU32,
     pub info: Arc<NodeInfo>,
 }
 
@@ -89,16 +99,16 @@ pub(super) async fn run(context: Arc<Context>, index: NodeIndex, hosts: Vec<Host
         return Finished { index, hosts, status: Status::Skipped, changed: false };
     };
     let info = context.info(index, host, &task);
-    let this = NodeRun { context, index, play: node.play, task, host, info };
+    let this = NodeRun { context, index, play: node.play, task, host, hosts, jobs: AtomicU32::new(0), info };
     this.context.emitter.emit(EventKind::NodeStarted { node: this.info.clone() });
     let started = Instant::now();
-    let result = this.all_items(&hosts).await;
-    this.finish(hosts, result, started)
+    let result = this.all_items().await;
+    this.finish(result, started)
 }
 
 impl NodeRun {
-    async fn all_items(&self, hosts: &[HostId]) -> Result<Outcome, Trouble> {
-        let Some(host) = self.agreed_host(hosts)? else {
+    async fn all_items(&self) -> Result<Outcome, Trouble> {
+        let Some(host) = self.agreed_host()? else {
             return Ok(self.passed_over());
         };
         let scope = self.context.scope(self.play, host, &self.task);
@@ -110,12 +120,12 @@ impl NodeRun {
 
     /// For a shared node: the host whose variables count. All hosts for which `when` holds must ask
     /// for the same thing, or sharing would silently drop what one of them wanted.
-    fn agreed_host(&self, hosts: &[HostId]) -> Result<Option<HostId>, Trouble> {
-        if self.task.once_per.is_none() || hosts.len() < 2 {
+    fn agreed_host(&self) -> Result<Option<HostId>, Trouble> {
+        if self.task.once_per.is_none() || self.hosts.len() < 2 {
             return Ok(Some(self.host));
         }
         let mut agreed: Option<(HostId, Node)> = None;
-        for &host in hosts {
+        for &host in &self.hosts {
             let scope = self.context.scope(self.play, host, &self.task);
             if self.task.loops.is_none() && !self.conditions_hold(&scope)? {
                 continue;
@@ -164,14 +174,20 @@ impl NodeRun {
         let mut all = Outcome::ok();
         let mut results = Vec::with_capacity(list.len());
         for (position, item) in list.iter().enumerate() {
-            if position > 0 && !items.pause.is_zero() {
-                tokio::time::sleep(items.pause).await;
+            if position > 0 && !self.context.pause(items.pause).await {
+                all.failed = true;
+                all.msg = format!("interrupted after {position} of {} items", list.len());
+                break;
             }
             let value = item.to_value();
             let mut entries = vec![(items.var.to_string(), value.clone())];
             entries.extend(items.index_var.as_ref().map(|name| (name.to_string(), position.into())));
+            // An item may read what the one before it has set.
+            let scope =
+                if self.sets_facts() { self.context.scope(self.play, self.host, &self.task) } else { scope.clone() };
             let scope = scope.with(layer(entries));
             let outcome = self.item(&scope).await?;
+            self.remember_facts(&outcome);
             self.item_event(items, &scope, &value, &outcome);
             let mut result = outcome.to_value();
             result[&*items.var] = value;
@@ -216,25 +232,41 @@ impl NodeRun {
             let mut outcome = self.attempt(scope).await?;
             judge(&self.context, &self.task, scope, &mut outcome)
                 .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
-            if self.task.until.is_empty() {
+            if self.task.until.is_empty() && self.task.retries == 0 {
                 return Ok(outcome);
             }
             outcome.data.insert("attempts".into(), attempt.into());
-            let judging = judging_scope(&self.task, scope, outcome.to_value());
-            let done = all_hold(&self.context, &self.task.until, &judging)
-                .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
-            if done {
+            if self.is_enough(scope, &outcome)? {
                 return Ok(outcome);
             }
             if attempt > self.task.retries {
-                outcome.failed = true;
-                outcome.msg = format!("`until` did not hold after {attempt} attempts: {}", texts(&self.task.until));
-                return Ok(outcome);
+                return Ok(self.gave_up(outcome, &format!("after {attempt} attempts")));
             }
             self.retry_event(attempt, &outcome);
-            tokio::time::sleep(self.task.delay).await;
+            if !self.context.pause(self.task.delay).await {
+                return Ok(self.gave_up(outcome, "when the run was interrupted"));
+            }
             attempt += 1;
         }
+    }
+
+    /// `until` holds; or, with `retries` alone, the task has succeeded.
+    fn is_enough(&self, scope: &Scope, outcome: &Outcome) -> Result<bool, Trouble> {
+        if self.task.until.is_empty() {
+            return Ok(!outcome.failed);
+        }
+        let judging = judging_scope(&self.task, scope, outcome.to_value());
+        all_hold(&self.context, &self.task.until, &judging)
+            .map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    }
+
+    fn gave_up(&self, mut outcome: Outcome, when: &str) -> Outcome {
+        outcome.failed = true;
+        outcome.msg = match self.task.until.is_empty() {
+            true => format!("{}, {when}", outcome.msg),
+            false => format!("`until` did not hold {when}: {}", texts(&self.task.until)),
+        };
+        outcome
     }
 
     fn retry_event(&self, attempt: u32, outcome: &Outcome) {
@@ -285,12 +317,12 @@ impl NodeRun {
 
     async fn on_target(&self, session: &Session, payload: Payload, check_mode: bool) -> Result<Outcome, Trouble> {
         let step = session.step(payload, check_mode);
-        let sink = LiveOutput { run: self };
+        let sink = LiveOutput { run: self, shown: AtomicUsize::new(0) };
         let outcomes = session.run(Segment { steps: vec![step] }, &sink).await?;
         outcomes.into_iter().next().ok_or_else(|| Trouble::failed("the target sent no result"))
     }
 
-    fn finish(self, hosts: Vec<HostId>, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+    fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
         let (outcome, status, hint) = match result {
             Ok(outcome) => {
                 let status = self.status(&outcome);
@@ -305,7 +337,7 @@ impl NodeRun {
                 (Outcome::failed(msg).with("unreachable", true), status, hint)
             }
         };
-        self.remember(&hosts, &outcome);
+        self.remember(&outcome);
         self.context.emitter.emit(EventKind::NodeFinished {
             node: self.info.clone(),
             status,
@@ -315,7 +347,7 @@ impl NodeRun {
             hint,
             because: None,
         });
-        Finished { index: self.index, hosts, status, changed: outcome.changed }
+        Finished { index: self.index, hosts: self.hosts, status, changed: outcome.changed }
     }
 
     fn status(&self, outcome: &Outcome) -> Status {
@@ -327,16 +359,25 @@ impl NodeRun {
     }
 
     /// Registers the result for every host the node speaks for, and keeps facts.
-    fn remember(&self, hosts: &[HostId], outcome: &Outcome) {
-        let module = self.task.module.name;
-        let facts = outcome.data.get("facts").filter(|_| !outcome.failed);
-        for &host in hosts {
-            if let Some(name) = &self.task.register {
-                self.context.hosts.remember(host, name, outcome.to_value());
-            }
+    fn remember(&self, outcome: &Outcome) {
+        if let Some(name) = &self.task.register {
+            self.hosts.iter().for_each(|host| self.context.hosts.remember(*host, name, outcome.to_value()));
+        }
+        self.remember_facts(outcome);
+    }
+
+    fn sets_facts(&self) -> bool {
+        self.task.module.name == "set_fact"
+    }
+
+    fn remember_facts(&self, outcome: &Outcome) {
+        let Some(facts) = outcome.data.get("facts").filter(|_| !outcome.failed) else { return };
+        for &host in &self.hosts {
             match facts {
-                Some(facts) if module == "facts" => self.context.hosts.remember(host, "facts", facts.clone()),
-                Some(Value::Object(facts)) if module == "set_fact" => {
+                facts if self.task.module.name == "facts" => {
+                    self.context.hosts.remember(host, "facts", facts.clone());
+                }
+                Value::Object(facts) if self.sets_facts() => {
                     facts.iter().for_each(|(name, value)| self.context.hosts.remember(host, name, value.clone()));
                 }
                 _ => {}
@@ -359,10 +400,14 @@ fn merge(all: &mut Outcome, item: &Outcome) {
     }
 }
 
-/// Hands live output on as events.
+/// Hands live output on as events, up to a limit: a flood must not outlive its command in a queue.
 struct LiveOutput<'a> {
     run: &'a NodeRun,
+    shown: AtomicUsize,
 }
+
+/// How much of one node's output is shown as it comes.
+const LIVE_LIMIT: usize = 256 * 1024;
 
 impl StepSink for LiveOutput<'_> {
     fn started(&self, _: usize) {}
@@ -372,7 +417,14 @@ impl StepSink for LiveOutput<'_> {
         if !run.context.options.live_output || run.task.no_log {
             return;
         }
-        let text = String::from_utf8_lossy(text).into_owned();
+        let before = self.shown.fetch_add(text.len(), Ordering::Relaxed);
+        let text = match before {
+            ..LIVE_LIMIT => String::from_utf8_lossy(text).into_owned(),
+            _ if before - LIVE_LIMIT < text.len() => {
+                "\n(there is more output; it is not shown as it comes)\n".to_owned()
+            }
+            _ => return,
+        };
         run.context.emitter.emit(EventKind::NodeOutput { node: run.info.clone(), stderr, text });
     }
 

@@ -9,7 +9,6 @@ use std::{
 use tokio::task::JoinSet;
 
 use super::{
-    Interrupt,
     context::Context,
     node::{self, Finished},
     settle::{Decision, Fate, decide},
@@ -22,7 +21,6 @@ use crate::{
 
 pub(super) struct Scheduler {
     context: Arc<Context>,
-    interrupt: Interrupt,
     /// Predecessors that have not ended yet.
     waiting: Vec<u32>,
     fates: Vec<Option<Fate>>,
@@ -39,6 +37,8 @@ pub(super) struct Scheduler {
     /// Plays that must not go on, with the node whose fault it is.
     aborted: HashMap<PlayIndex, NodeIndex>,
     lost_hosts: HashMap<PlayIndex, HashSet<HostId>>,
+    /// Hosts that could not be reached, with the node that found out. Nothing more is tried on them.
+    unreachable: HashMap<HostId, NodeIndex>,
     begun: HashSet<PlayIndex>,
     interrupted: bool,
     result: RunResult,
@@ -52,7 +52,7 @@ struct Busy {
 }
 
 impl Scheduler {
-    pub(super) fn new(context: Arc<Context>, interrupt: Interrupt) -> Self {
+    pub(super) fn new(context: Arc<Context>) -> Self {
         let graph = context.graph.clone();
         let count = |index| u32::try_from(graph.predecessors(index).count()).unwrap_or(u32::MAX);
         let waiting: Vec<u32> = graph.indices().map(count).collect();
@@ -60,7 +60,6 @@ impl Scheduler {
         Self {
             fates: vec![None; graph.len()],
             context,
-            interrupt,
             waiting,
             ready,
             queue: VecDeque::new(),
@@ -70,6 +69,7 @@ impl Scheduler {
             notified: HashSet::new(),
             aborted: HashMap::new(),
             lost_hosts: HashMap::new(),
+            unreachable: HashMap::new(),
             begun: HashSet::new(),
             interrupted: false,
             result: RunResult::Success,
@@ -112,7 +112,7 @@ impl Scheduler {
         } else {
             tokio::select! {
                 finished = self.running.join_next_with_id() => finished,
-                () = self.interrupt.wait() => {
+                () = self.context.interrupt.wait() => {
                     self.interrupted = true;
                     self.context.emitter.emit(EventKind::Interrupted);
                     return;
@@ -151,7 +151,12 @@ impl Scheduler {
         let node = *self.context.graph.node(index);
         self.note_play(node.play, node.kind);
         let decision = decide(&self.context.graph, &self.fates, index);
-        let Decision::Run(hosts) = decision else { return self.unless_aborted(index, decision) };
+        let Decision::Run(mut hosts) = decision else { return self.unless_aborted(index, decision) };
+        let gone = hosts.iter().find_map(|host| self.unreachable.get(host).copied());
+        hosts.retain(|host| !self.unreachable.contains_key(host));
+        if let (Some(cause), true) = (gone, hosts.is_empty()) {
+            return Decision::End(Fate { status: Status::NotRun, cause: Some(cause) });
+        }
         if node.kind == NodeKind::Handler {
             let (Some(task), Some(host)) = (node.task, node.host) else { return Decision::Run(hosts) };
             if !self.notified.remove(&(node.play, host, task)) {
@@ -164,10 +169,11 @@ impl Scheduler {
     /// A play that was given up starts nothing more, and neither do the plays behind it.
     fn unless_aborted(&self, index: NodeIndex, decision: Decision) -> Decision {
         let node = self.context.graph.node(index);
-        let Some(&cause) = self.aborted.get(&node.play) else { return decision };
+        // What an `always` tidies up is tidied up even then.
+        let Some(&cause) = self.aborted.get(&node.play).filter(|_| !node.always) else { return decision };
         let stops = match (&decision, node.kind) {
             (Decision::Run(_), _) => true,
-            (Decision::End(fate), NodeKind::BatchEnd) => fate.status == Status::Ok,
+            (Decision::End(fate), NodeKind::BatchEnd | NodeKind::BlockStart) => fate.status == Status::Ok,
             _ => false,
         };
         if stops { Decision::End(Fate { status: Status::NotRun, cause: Some(cause) }) } else { decision }
@@ -246,7 +252,10 @@ impl Scheduler {
         }
         match finished.status {
             Status::Failed => self.lost(&finished, RunResult::Failed),
-            Status::Unreachable => self.lost(&finished, RunResult::Unreachable),
+            Status::Unreachable => {
+                self.unreachable.extend(finished.hosts.iter().map(|host| (*host, finished.index)));
+                self.lost(&finished, RunResult::Unreachable);
+            }
             _ => {}
         }
         self.end_quietly(finished.index, Fate::new(finished.status));

@@ -91,6 +91,8 @@ pub struct Node {
     pub target: Option<HostId>,
     /// A failure here is taken over by a rescue.
     pub rescued: bool,
+    /// Part of an `always`, which also runs when its play is given up.
+    pub always: bool,
     /// Counts the times the same handler may run on the same host.
     pub round: u16,
 }

@@ -49,6 +49,12 @@ impl Task {
         }
     }
 
+    /// Whether later tasks find this name after it: a registered result, or a fact it sets.
+    pub fn leaves(&self, name: &str) -> bool {
+        let sets = || self.module.name == "set_fact" && self.args.as_map().is_some_and(|args| args.get(name).is_some());
+        self.register.as_ref().is_some_and(|register| &*register.value == name) || sets()
+    }
+
     /// Where a relative `src` of a file is looked for, first match wins: the role, then the playbook.
     pub fn file_places(&self) -> Vec<Place> {
         self.places("files")

@@ -69,7 +69,10 @@ impl Lines {
             }
             EventKind::NodeRetry { node, attempt, of, msg } if self.share == Share::Most => {
                 let colon = if msg.is_empty() { "" } else { ": " };
-                let tail = format!("(attempt {attempt} of {of}{colon}{})", sanitize(msg));
+                let tail = match of {
+                    0 => format!("({})", sanitize(msg)),
+                    _ => format!("(attempt {attempt} of {of}{colon}{})", sanitize(msg)),
+                };
                 self.line("retry", Tone::Warning, node, &tail)
             }
             EventKind::ItemFinished { node, item, status, result } => self.item(node, item, *status, result),

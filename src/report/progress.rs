@@ -65,6 +65,7 @@ impl ProgressReporter {
             EventKind::NodeProgress { node, done, total } if *total > 0 => {
                 self.remark(node, format!("{}%", done.saturating_mul(100) / total));
             }
+            EventKind::NodeRetry { node, of: 0, msg, .. } => self.remark(node, msg.clone()),
             EventKind::NodeRetry { node, attempt, of, .. } => self.remark(node, format!("attempt {attempt} of {of}")),
             EventKind::NodeFinished { node, .. } => self.end(node),
             _ => {}

@@ -205,7 +205,8 @@ impl<'t> Builder<'t, '_> {
                 continue;
             }
             if let Some(first) = seen.insert(key.name.clone(), key.span) {
-                self.fail(
+                // The structure is sound; what else is wrong can still be told.
+                self.diagnostics.push(
                     Diagnostic::error(key.span, format!("duplicate key `{}`", key.name))
                         .related(first, "first written here")
                         .help("remove one of them; neither silently wins"),

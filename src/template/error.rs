@@ -192,8 +192,8 @@ fn undefined_path(error: &Error) -> Option<String> {
 }
 
 fn unknown(kind: CallKind, detail: &str) -> (String, Option<String>) {
-    // "filter foo is unknown"
-    let name = detail.split_whitespace().nth(1).unwrap_or(detail);
+    // "filter foo is unknown", but for functions "foo is unknown".
+    let name = detail.strip_suffix(" is unknown").unwrap_or(detail).rsplit(' ').next().unwrap_or(detail);
     (format!("unknown {kind} `{name}`"), near(kind, name))
 }
 

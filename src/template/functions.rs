@@ -2,19 +2,8 @@
 
 use minijinja::{Environment, Error, ErrorKind, Value, value::Kwargs};
 
-use super::{
-    callables::{CallKind, near},
-    convert::invalid,
-};
-
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("undef", undef);
-    for name in ["lookup", "query", "q", "now"] {
-        let hint = near(CallKind::Function, name).unwrap_or_default();
-        environment.add_function(name, move |_: minijinja::value::Rest<Value>| -> Result<Value, Error> {
-            Err(invalid(format!("there is no `{name}`: {hint}")))
-        });
-    }
 }
 
 /// A variable that someone must define: fails when used, with a hint.

@@ -374,7 +374,7 @@ fn undefined_names_are_found_before_anything_runs() {
     insta::assert_snapshot!(errors.join("\n"), @r"
     play.yaml:5:24: `port` is not defined for h2 (define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`)
     play.yaml:3:21: `bose` is not defined (did you mean `base`?)
-    play.yaml:8:44: `prot` is not defined (did you mean `port`?)
+    play.yaml:8:44: `prot` is not defined for h2 (did you mean `port`?)
     play.yaml:11:24: `r` has no field `stdot` (did you mean `r.stdout`?)
     play.yaml:13:24: `later` is not defined (define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`)
     play.yaml:14:24: `facts` has no field `os.nmae` (did you mean `facts.os.name`?)
@@ -483,4 +483,80 @@ fn a_broken_playbook_still_has_its_host_patterns_checked() {
     play.yaml:3:7: unknown module `copi` (did you mean `copy`?)
     play.yaml:1:10: no host or group matches `h11` (did you mean `h1`?)
     ");
+}
+
+#[test]
+fn set_fact_in_a_loop_builds_up() {
+    let bench = Bench::new(1);
+    let report = bench.run(
+        r#"
+- hosts: all
+  tasks:
+    - set_fact: { found: "{{ found | default([]) + [double] }}" }
+      loop: [1, 2, 3]
+      loop_control: { index_var: index }
+      vars: { double: "{{ item * 2 + index }}" }
+    - name: Check
+      assert: { that: "found == [2, 5, 8]" }
+"#,
+    );
+    assert_eq!(report.result, RunResult::Success, "{:#?}", report.events);
+}
+
+#[test]
+fn conditions_keep_hosts_away_from_names_they_lack() {
+    let bench = Bench::new(2).inventory("groups:\n  web: { hosts: [h1], vars: { port: 80, deep: { on: true } } }\n");
+    let play = r#"
+- hosts: all
+  tasks:
+    - { command: "echo {{ port }}", when: "'web' in group_names" }
+    - { command: "echo {{ port }}", when: "inventory_hostname in groups['web'] and port > 1" }
+    - { command: "echo {{ port }}", when: [deep is defined, deep.on] }
+    - { command: "echo {{ port }}", when: "port | default('') | string | length > 0" }
+"#;
+    bench.load(play, Selection::default()).map_err(|errors| panic!("{errors:#?}")).ok();
+    let report = bench.run(play);
+    assert_eq!(report.result, RunResult::Success, "{:#?}", report.events);
+    assert_eq!((report.count(Status::Changed), report.count(Status::Skipped)), (4, 4));
+}
+
+#[test]
+fn names_files_and_starts_that_lead_nowhere() {
+    let bench = Bench::new(2);
+    let play = r#"
+- hosts: all
+  tasks:
+    - { copy: { src: nothing.txt, dest: /tmp/x } }
+    - { template: { src: nothing.j2, dest: /tmp/x } }
+    - { command: "echo {{ hostvars['h9'].x }}" }
+    - { command: "echo {{ item }}", loop: "{{ item }}" }
+    - { command: "true", become: true, become_user: "{{ whom }}" }
+"#;
+    let errors = bench.load(play, Selection::default()).err().unwrap().join("\n");
+    let errors = errors.replace(&bench.folder.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(errors, @r"
+    play.yaml:4:22: there is no file `nothing.txt` (looked in DIR/files, DIR)
+    play.yaml:5:26: there is no file `nothing.j2` (looked in DIR/templates, DIR)
+    play.yaml:6:27: `h9` is not a host of the inventory (did you mean `h2`?)
+    play.yaml:7:47: `item` is not defined (define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`)
+    play.yaml:8:9: `whom` is not defined (define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`)
+    ");
+    let start = Selection { start_at: Some("Wrte".into()), ..Selection::default() };
+    let errors = bench.load("- hosts: all\n  tasks:\n    - { name: Write, command: 'true' }\n", start).err().unwrap();
+    assert!(errors[0].contains("did you mean `Write`?"), "{errors:?}");
+}
+
+#[test]
+fn reading_another_host_waits_for_what_it_sets() {
+    let bench = Bench::new(3);
+    let report = bench.run(
+        r#"
+- hosts: all
+  tasks:
+    - { name: Slow, command: sleep 0.5, when: inventory_hostname == 'h1' }
+    - { name: Set, set_fact: { mine: "{{ inventory_hostname }}" } }
+    - { name: Read, assert: { that: "hostvars['h1'].mine == 'h1'" } }
+"#,
+    );
+    assert_eq!(report.result, RunResult::Success, "{:#?}", report.lines());
 }

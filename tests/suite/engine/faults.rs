@@ -260,3 +260,114 @@ fn wait_until(condition: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn a_rescue_of_several_tasks_stays_shut_where_nothing_failed() {
+    let bench = Bench::new(2);
+    let report = bench.run(
+        r#"
+- hosts: all
+  tasks:
+    - block:
+        - { name: Body, command: "test {{ inventory_hostname }} != h2" }
+      rescue:
+        - { name: One, shell: "echo one >> DIR/{{ inventory_hostname }}" }
+        - { name: Two, shell: "echo two >> DIR/{{ inventory_hostname }}" }
+        - block:
+            - { name: Three, shell: "echo three >> DIR/{{ inventory_hostname }}" }
+          always:
+            - { name: Four, shell: "echo four >> DIR/{{ inventory_hostname }}" }
+    - { name: After, command: "true" }
+"#,
+    );
+    assert_eq!(report.result, RunResult::Success, "{:#?}", report.lines());
+    assert!(!bench.path("h1").exists(), "a rescue ran on a healthy host");
+    assert_eq!(bench.read("h2"), "one\ntwo\nthree\nfour\n");
+}
+
+#[test]
+fn always_runs_when_the_play_is_given_up_but_not_where_nobody_answers() {
+    let bench = Bench::new(2).inventory("  dead: { address: 127.0.1.9, port: 1 }\n");
+    let report = bench.run(
+        r#"
+- hosts: all
+  any_errors_fatal: true
+  tasks:
+    - block:
+        - { name: Body, command: "test {{ inventory_hostname }} != h1" }
+        - { name: Wait, command: "true", needs: Body }
+      always:
+        - { name: Tidy, debug: { msg: tidy } }
+    - block:
+        - { name: Next, command: "true" }
+      always:
+        - { name: Never, debug: { msg: never } }
+"#,
+    );
+    let lines = report.sorted();
+    assert!(lines.contains(&"ok h1 Tidy".to_owned()), "{lines:#?}");
+    assert!(lines.contains(&"not_run dead Tidy".to_owned()), "{lines:#?}");
+    assert!(lines.iter().filter(|line| line.ends_with("Never")).all(|line| line.starts_with("not_run")), "{lines:#?}");
+}
+
+#[test]
+fn retries_alone_repeat_until_the_task_succeeds() {
+    let bench = Bench::new(1);
+    let report = bench.run(
+        r#"
+- hosts: all
+  tasks:
+    - name: Third time
+      shell: echo x >> DIR/count; test $(wc -l < DIR/count) -ge 3
+      retries: 5
+      delay: 0
+      register: done
+    - { name: Check, assert: { that: done.attempts == 3 } }
+    - name: Each its own job
+      shell: "sleep 0.1; echo {{ item }} > DIR/job{{ item }}"
+      loop: [1, 2]
+      async: 30
+      poll: 0
+"#,
+    );
+    assert_eq!(report.result, RunResult::Success, "{:#?}", report.events);
+    wait_until(|| bench.path("job1").exists() && bench.path("job2").exists());
+}
+
+#[test]
+fn an_interrupt_ends_retries_and_loops() {
+    let bench = Bench::new(2);
+    let play = r#"
+- hosts: all
+  tasks:
+    - { name: Retry, command: "false", retries: 100, delay: 60, when: inventory_hostname == 'h1' }
+    - { name: Items, shell: "echo {{ item }} >> DIR/items", loop: [1, 2, 3], loop_control: { pause: 60 }, when: inventory_hostname == 'h2' }
+"#;
+    let started = Instant::now();
+    let interrupt = Interrupt::default();
+    let (mut retried, mut item) = (false, false);
+    let report = bench.run_until(play, RunOptions::default(), &interrupt, |event| {
+        retried |= matches!(event.kind, EventKind::NodeRetry { .. });
+        item |= matches!(event.kind, EventKind::ItemFinished { .. }) && bench.path("items").exists();
+        if retried && item {
+            interrupt.stop();
+        }
+    });
+    assert_eq!(report.result, RunResult::Interrupted);
+    assert_eq!(bench.read("items"), "1\n");
+    assert!(started.elapsed() < Duration::from_secs(50));
+}
+
+#[test]
+fn a_flood_of_live_output_does_not_outlive_its_command() {
+    let bench = Bench::new(1);
+    let play = "- hosts: all\n  tasks:\n    - { name: Flood, shell: 'head -c 200000000 /dev/zero | tr \"\\\\0\" x', no_log: false }\n";
+    let report = bench.run_with(play, RunOptions { live_output: true, ..RunOptions::default() });
+    assert_eq!(report.result, RunResult::Success, "{:?}", report.lines());
+    let live = |event: &etcdrun::model::Event| match &event.kind {
+        EventKind::NodeOutput { text, .. } => text.len(),
+        _ => 0,
+    };
+    let shown: usize = report.events.iter().map(live).sum();
+    assert!(shown < 2_000_000, "{shown} bytes were queued");
+}

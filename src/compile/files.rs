@@ -1,0 +1,36 @@
+//! Files of the operator that tasks name: they must be there before anything runs.
+
+use crate::{
+    playbook::{Place, Play, Task},
+    source::{Diagnostic, Diagnostics, Node},
+};
+
+/// Reports files that are named outright and cannot be found.
+pub(super) fn check(play: &Play, included: &dyn Fn(&Task) -> bool, diagnostics: &mut Diagnostics) {
+    for task in play.tasks().filter(|task| included(task)).chain(&play.handlers) {
+        let places = match task.module.name {
+            "template" => task.template_places(),
+            "copy" | "unarchive" => task.file_places(),
+            _ => continue,
+        };
+        let Some(args) = task.args.as_map() else { continue };
+        let is_remote = args.get("remote_src").is_some_and(|node| node.to_value() != false);
+        let Some(src) = args.get("src").filter(|src| !src.is_template() && !is_remote) else { continue };
+        let Some(name) = Node::as_str(src).filter(|name| !name.starts_with('~')) else { continue };
+        let found = places.iter().map(|place| place.join(name)).find(|file| file.is_file() || file.is_dir());
+        match found {
+            Some(file) if task.module.name == "template" && file.is_dir() => {
+                diagnostics.error(src.span, format!("`{name}` is a folder, and a template is a file"));
+            }
+            Some(_) => {}
+            None => diagnostics.push(missing(src, name, &places)),
+        }
+    }
+}
+
+fn missing(src: &Node, name: &str, places: &[Place]) -> Diagnostic {
+    let mut looked: Vec<String> = places.iter().map(|place| place.label().display().to_string()).collect();
+    looked.dedup();
+    let help = if name.starts_with('/') { None } else { Some(format!("looked in {}", looked.join(", "))) };
+    Diagnostic::error(src.span, format!("there is no file `{name}`")).maybe_help(help)
+}
