@@ -442,7 +442,7 @@ impl Builder {
     }
 }
 
-fn virtual_node(kind: NodeKind, play: PlayIndex, batch: u32) -> Node {
+pub(super) fn virtual_node(kind: NodeKind, play: PlayIndex, batch: u32) -> Node {
     Node {
         kind,
         play,

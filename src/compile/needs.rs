@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::names::ValueNeed;
+use super::{chain::virtual_node, names::ValueNeed};
 use crate::{
     graph::{Edge, EdgeKind, Graph, Node, NodeIndex, NodeKind, Reason},
     inventory::{HostId, Inventory},
@@ -75,20 +75,7 @@ fn needed_nodes(
 
 fn join(graph: &mut Graph, like: NodeIndex, nodes: &[NodeIndex], need: &Need) -> NodeIndex {
     let Node { play, batch, .. } = *graph.node(like);
-    let kind = NodeKind::Join;
-    let join = Node {
-        kind,
-        play,
-        batch,
-        task: None,
-        host: None,
-        shared: None,
-        target: None,
-        rescued: false,
-        always: false,
-        round: 0,
-    };
-    let join = graph.add(join);
+    let join = graph.add(virtual_node(NodeKind::Join, play, batch));
     for node in nodes {
         let edge = Edge { kind: EdgeKind::Success, reason: Reason::Needs, span: Some(need.task.span) };
         graph.edge_at(*node, join, edge);
