@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::{
+    inventory::RESERVED_VARS,
     model::Span,
     modules::split_words,
     source::{Diagnostic, Diagnostics, Kind, Node, Sources, Vars, parse},
@@ -13,11 +14,26 @@ pub(super) fn parse_extra_vars(given: &[String], sources: &mut Sources, diagnost
     let mut vars = Vars::default();
     for text in given {
         match extra_vars(text, sources, diagnostics) {
-            Ok(more) => vars.extend(more),
+            Ok(more) => {
+                more.iter().for_each(|(name, node)| check_name(name, node.span, diagnostics));
+                vars.extend(more);
+            }
             Err(problem) => diagnostics.push(problem),
         }
     }
     vars
+}
+
+/// A name that templates could not use, or that is not one's to set, would be ignored without a word.
+fn check_name(name: &str, span: Span, diagnostics: &mut Diagnostics) {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_word) {
+        let problem = Diagnostic::error(span, format!("`{name}` cannot be the name of a variable"));
+        diagnostics.push(problem.help("names have letters, digits and underscores, and start with no digit"));
+    } else if RESERVED_VARS.contains(&name) {
+        let problem = Diagnostic::error(span, format!("`{name}` is built in and cannot be set"));
+        diagnostics.push(problem.help(format!("choose another name; reserved are {}", RESERVED_VARS.join(", "))));
+    }
 }
 
 /// `@FILE`, a YAML or JSON mapping, or `key=value` pairs, told apart as Ansible does: by how it starts.
@@ -68,6 +84,13 @@ mod tests {
         let vars = parse_extra_vars(&given, &mut sources, &mut diagnostics);
         let values: ValueMap = vars.iter().map(|(name, node)| (name.to_string(), node.to_value())).collect();
         (serde_json::to_string(&values).unwrap(), diagnostics.iter().count())
+    }
+
+    #[test]
+    fn names_that_would_be_ignored_are_errors() {
+        assert_eq!(read(&["groups=5"]).1, 1);
+        assert_eq!(read(&["1a=2", "{a-b: c}"]).1, 2);
+        assert_eq!(read(&["fine_1=2"]).1, 0);
     }
 
     #[test]
