@@ -42,7 +42,10 @@ pub(super) fn execute(
     style: Style,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let Compiled { input, mut inventory, graphs } = compiled;
+    let Compiled { mut input, mut inventory, graphs } = compiled;
+    let hosts = graphs.iter().flat_map(|graph| &graph.plays).flat_map(|play| play.hosts.iter().copied());
+    inventory.check_keys(hosts, &mut input.diagnostics);
+    input.check(invocation)?;
     let screen = MultiProgress::new();
     let options = run_options(connection, args, input.extra_vars.clone(), invocation)?;
     apply_defaults(&mut inventory, connection, invocation);

@@ -138,6 +138,7 @@ fn set(settings: &mut Settings, name: &str, node: &Node, folder: &Path) -> Resul
         }
         "ansible_ssh_private_key_file" | "ansible_private_key_file" => {
             settings.identity_files = Some(vec![resolve(folder, &text(name, node)?)]);
+            settings.identity_place = Some(node.span);
         }
         "ansible_connection" if !matches!(node.as_str(), Some("ssh" | "paramiko" | "smart")) => {
             return Err(ignored(name, node, "hosts are reached over SSH and in no other way"));

@@ -18,6 +18,7 @@ mod entry;
 mod files;
 mod hierarchy;
 mod interfaces;
+mod keys;
 mod pattern;
 mod range;
 pub mod render;

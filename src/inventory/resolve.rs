@@ -260,9 +260,9 @@ impl Resolver<'_> {
                 return Settings::default();
             }
         };
-        Settings::from_entry(entry, |field| {
-            folder(self.sources, node.as_map().and_then(|map| map.get(field)).map_or(span, |node| node.span))
-        })
+        let place = |field: &str| node.as_map().and_then(|map| map.get(field)).map(|node| node.span);
+        let settings = Settings::from_entry(entry, |field| folder(self.sources, place(field).unwrap_or(span)));
+        Settings { identity_place: place("identity_file"), ..settings }
     }
 
     fn hosts(&mut self, drafts: IndexMap<Arc<str>, HostDraft>, levels: &Levels, tiers: &Tiers) -> Vec<Pending> {
@@ -301,6 +301,7 @@ impl Resolver<'_> {
             zone: entry.zone,
             r#become: settings.r#become,
             become_user: settings.become_user.clone(),
+            identity_place: settings.identity_place,
             endpoint: settings.endpoint(&name),
             name: HostName::new(name),
             layers: layers.filter(|layer| !layer.is_empty()).collect(),

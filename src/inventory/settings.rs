@@ -15,6 +15,8 @@ pub(super) struct Settings {
     pub(super) port: Option<u16>,
     pub(super) user: Option<String>,
     pub(super) identity_files: Option<Vec<PathBuf>>,
+    /// Where those were written.
+    pub(super) identity_place: Option<Span>,
     pub(super) identities_only: Option<bool>,
     pub(super) certificate_file: Option<PathBuf>,
     pub(super) jump: Option<Vec<String>>,
@@ -37,6 +39,7 @@ impl Settings {
             port: entry.port.map(|port| port.0),
             user: entry.user,
             identity_files: files("identity_file", entry.identity_file),
+            identity_place: None,
             identities_only: entry.identities_only,
             certificate_file: entry.certificate_file.map(|file| resolve(&folder("certificate_file"), &file)),
             jump: entry.jump.map(|list| list.0),
@@ -82,6 +85,7 @@ impl Settings {
         put(&mut self.port, specific.port.as_ref());
         put(&mut self.user, specific.user.as_ref());
         put(&mut self.identity_files, specific.identity_files.as_ref());
+        put(&mut self.identity_place, specific.identity_place.as_ref());
         put(&mut self.identities_only, specific.identities_only.as_ref());
         put(&mut self.certificate_file, specific.certificate_file.as_ref());
         put(&mut self.known_hosts, specific.known_hosts.as_ref());

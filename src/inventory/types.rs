@@ -43,6 +43,8 @@ pub struct Host {
     /// Whether tasks on it run as another user by default, where the inventory says so.
     pub r#become: Option<bool>,
     pub become_user: Option<String>,
+    /// Where the inventory names its keys.
+    pub identity_place: Option<Span>,
     /// Variables, lowest precedence first: all, parent groups, child groups, cluster, host.
     pub layers: Vec<Arc<Vars>>,
     /// A member's own `interfaces`, `guest` and `etcd`, as written.

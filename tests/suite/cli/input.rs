@@ -131,3 +131,17 @@ fn shells_get_completions() {
         assert!(folder.run(&["completions", shell]).ends(0).stdout.contains("playbook"), "{shell}");
     }
 }
+
+#[test]
+fn a_key_that_cannot_be_read_is_bad_input() {
+    let folder = Folder::new();
+    folder.write("play.yaml", "- hosts: all\n  tasks:\n    - ping:\n");
+    folder.write("keys/directory/file", "");
+    for (key, problem) in [("nowhere", "does not exist"), ("keys", "is a directory")] {
+        let inventory = format!("ssh:\n  identity_file: {key}\nhosts:\n  h1: {{ address: 127.0.1.1, port: 1 }}\n");
+        folder.write("inventory.yaml", &inventory);
+        let said = folder.run(&["playbook", "play.yaml"]);
+        assert_eq!(said.code, 5, "{}", said.stderr);
+        assert!(said.stderr.contains("inventory.yaml:2:18") && said.stderr.contains(problem), "{}", said.stderr);
+    }
+}
