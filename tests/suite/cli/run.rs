@@ -133,8 +133,10 @@ fn long_run(folder: &Folder) -> (Child, BufReader<impl Read>) {
 }
 
 fn long_playbook(folder: &Folder) {
-    let release = folder.path("release").display().to_string();
-    let wait = format!("echo begun; while ! test -e {release}; do sleep 0.05; done");
+    let (home, release) = (folder.path(""), folder.path("release"));
+    // A test that ends takes the folder with it, and the command must not outlive that.
+    let wait = "echo begun; while test -d HOME && ! test -e RELEASE; do sleep 0.05; done";
+    let wait = wait.replace("HOME", &home.display().to_string()).replace("RELEASE", &release.display().to_string());
     folder.write(
         "site.yaml",
         &format!("- name: Wait\n  hosts: all\n  tasks:\n    - name: Long\n      shell: {wait:?}\n    - name: After\n      command: 'true'\n"),
