@@ -148,14 +148,8 @@ impl Batch {
         if payloads.is_empty() {
             return Ok(());
         }
-        let surroundings = &context.session.surroundings;
-        let step = |payload| Step {
-            payload,
-            environment: surroundings.environment.clone(),
-            check_mode: context.check_mode,
-            diff: surroundings.diff,
-            timeout: context.timeout,
-        };
+        let step =
+            |payload| Step { timeout: context.timeout, ..context.session.step(payload, context.check_mode) };
         let segment = Segment { steps: payloads.into_iter().map(step).collect() };
         for outcome in context.session.run(segment, &Unheard).await? {
             merge(whole, outcome);

@@ -62,7 +62,7 @@ impl Session {
         let segment = Segment { steps: vec![self.step(payload, false)] };
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let files = Files::Keep { stdout: &mut stdout, stderr: &mut stderr, limit: OUTPUT_LIMIT };
-        let answer = only(self.exchange(&segment, &Deaf, None, files).await?)?;
+        let answer = only(self.exchange(&segment, &Deaf, None, files, None).await?)?;
         match answer.data.get("state").and_then(Value::as_str) {
             _ if answer.failed => Err(failed(id, &answer)),
             Some("running") => Ok(JobState::Running),

@@ -26,5 +26,5 @@ mod transfer;
 pub use error::{RemoteError, Trouble};
 pub use job::JobState;
 pub use link::{Link, LinkOptions};
-pub use payload::{Payload, Segment, Step, quote};
+pub use payload::{OnFailure, Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::{RemoteError, script};
+
 /// A module's shell body and the values it works on.
 ///
 /// The body sees each value as a variable `arg_NAME`, and `args` as `"$@"`. It runs in a subshell
@@ -50,6 +52,18 @@ impl Payload {
     }
 }
 
+/// What becomes of the steps behind one that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// None of them runs.
+    #[default]
+    Stop,
+    /// They run up to the next step that stops, and that one stops also for this failure: items of a loop.
+    StopLater,
+    /// They run: the failure is ignored.
+    GoOn,
+}
+
 /// One payload with the surroundings of its task.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -58,16 +72,29 @@ pub struct Step {
     pub check_mode: bool,
     pub diff: bool,
     pub timeout: Option<Duration>,
+    pub on_failure: OnFailure,
 }
 
 impl Step {
     /// A step without surroundings.
     pub fn plain(payload: Payload) -> Self {
-        Self { payload, environment: Arc::default(), check_mode: false, diff: false, timeout: None }
+        Self { payload, environment: Arc::default(), check_mode: false, diff: false, timeout: None, on_failure: OnFailure::Stop }
+    }
+
+    /// Whether the step can be sent at all; a segment is sent as a whole, or not.
+    pub fn check(&self) -> Result<(), RemoteError> {
+        Ok(script::check(self)?)
+    }
+
+    /// How much the step's own values weigh in a script; bodies are shared.
+    pub fn weight(&self) -> usize {
+        let environment = self.environment.iter().map(|(_, value)| value.len());
+        let values = self.payload.values.iter().map(|(_, value)| value.len());
+        environment.chain(values).chain(self.payload.args.iter().map(Vec::len)).sum()
     }
 }
 
-/// Payloads that go out as one exec, in order; nothing after a failed one runs.
+/// Payloads that go out as one exec, in order; nothing after a failed one runs, unless its step says so.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     pub steps: Vec<Step>,

@@ -8,6 +8,8 @@
 
 : "${_nonce:?}"
 _tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
+_stop=${TMPDIR:-/tmp}/etcdrun-stop-${_nonce#*-}
+_failed=''
 exec 3>&1
 case :${PATH:=/usr/bin:/bin}: in
 *:/usr/sbin:*) ;;
@@ -22,14 +24,21 @@ _begin() {
 	printf '%s begin %s\n' "$_nonce" "$1" >&2
 }
 
+# After step $1 with the exit code $2. $3 says what a failure does to the steps behind it.
 _end() {
 	printf '%s end %s %s\n' "$_nonce" "$1" "$2" >&3
 	printf '%s end %s\n' "$_nonce" "$1" >&2
-	[ "$2" = 0 ] || exit 0
+	case $3 in
+	stop) [ "$2$_failed" = 0 ] || exit 0 ;;
+	stop_later) [ "$2" = 0 ] || _failed=1 ;;
+	esac
+	# Somebody asked us to start nothing more.
+	[ ! -e "$_stop" ] || exit 0
 }
 
 _leave() {
 	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
+	[ ! -e "$_stop" ] || rm -f "$_stop"
 	printf '%s done\n' "$_nonce" >&3
 }
 

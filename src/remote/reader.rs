@@ -123,6 +123,11 @@ impl Reader {
         self.finished
     }
 
+    /// Whether a step has begun and not ended.
+    pub(super) fn in_step(&self) -> bool {
+        self.stdout.step.is_some()
+    }
+
     pub(super) fn has_started(&self) -> bool {
         self.stdout.step.is_some() || self.stdout.ended > 0
     }

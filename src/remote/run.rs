@@ -3,10 +3,12 @@
 use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::{Fuse, FutureExt};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::{Instant, sleep_until, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Link, Payload, RemoteError, Segment, Session, Step, StepSink,
@@ -19,6 +21,7 @@ use super::{
 use crate::model::Outcome;
 
 const KILL: &str = include_str!("kill.sh");
+const STOP: &str = include_str!("stop.sh");
 
 /// How long a shell that has its whole script may take to start a step.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -58,12 +61,26 @@ struct Run<'a> {
     deadline: Option<Instant>,
     /// The whole script has left us: from now on it may run.
     sent: bool,
+    nonce: Nonce,
+    /// Once it is cancelled, no further step starts.
+    stop: Option<&'a CancellationToken>,
+    stoppable: bool,
 }
 
 impl Session {
     /// Runs the steps in order in one exec. Returns the outcomes of those that ran.
     pub async fn run(&self, segment: Segment, sink: &dyn StepSink) -> Result<Vec<Outcome>, RemoteError> {
-        self.exchange(&segment, sink, None, Files::None).await
+        self.exchange(&segment, sink, None, Files::None, None).await
+    }
+
+    /// The same. Once `stop` is cancelled the step at hand still ends, and no further one starts.
+    pub async fn run_until(
+        &self,
+        segment: &Segment,
+        sink: &dyn StepSink,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Outcome>, RemoteError> {
+        self.exchange(segment, sink, None, Files::None, Some(stop)).await
     }
 
     pub(super) async fn exchange<'a>(
@@ -72,32 +89,39 @@ impl Session {
         sink: &'a dyn StepSink,
         data: Option<Data<'_>>,
         files: Files<'a>,
+        stop: Option<&'a CancellationToken>,
     ) -> Result<Vec<Outcome>, RemoteError> {
         let user = self.surroundings.become_user.as_ref();
         let as_whom = self.link.becoming(user).await?;
         let nonce = Nonce::random();
         let script = match data {
-            Some(_) => Script::before_data(segment, &nonce),
-            None => Script::of(segment, &nonce),
+            Some(_) => Script::before_data(segment, &nonce)?,
+            None => Script::of(segment, &nonce)?,
         };
-        let script = script.map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
-        let run = Run {
-            link: &self.link,
+        let run = Run { files, stop, stoppable: stop.is_some(), ..Run::new(&self.link, as_whom, segment, sink, nonce) };
+        run.go(script, data).await
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(link: &'a Link, as_whom: Become<'a>, segment: &'a Segment, sink: &'a dyn StepSink, nonce: Nonce) -> Self {
+        Self {
+            link,
             as_whom,
             steps: &segment.steps,
             sink,
-            files,
+            files: Files::None,
             reader: Reader::new(segment, &nonce),
             outcomes: Vec::with_capacity(segment.steps.len()),
             runner: None,
             deadline: None,
             sent: false,
-        };
-        run.go(script, data).await
+            nonce,
+            stop: None,
+            stoppable: false,
+        }
     }
-}
 
-impl Run<'_> {
     async fn go(mut self, script: Script, data: Option<Data<'_>>) -> Result<Vec<Outcome>, RemoteError> {
         let (input, mut output) = self.link.start(self.as_whom).await?;
         let before = sudo::lines_before_script(self.as_whom, self.link.options.become_password.as_ref());
@@ -105,10 +129,16 @@ impl Run<'_> {
         self.sent = data.is_some();
         let mut feeding = pin!(feed(input, before, script, data));
         let mut fed = false;
+        let mut stopping = pin!(Fuse::terminated());
         loop {
             let deadline = self.deadline;
             tokio::select! {
                 biased;
+                runner = told_to_stop(self.stop, self.runner) => {
+                    stopping.set(stop_runner(self.link, self.as_whom, runner, self.nonce.clone()).fuse());
+                    self.stop = None;
+                }
+                () = &mut stopping => {}
                 result = &mut feeding, if !fed => {
                     fed = true;
                     result.map_err(|error| self.broke(error))?;
@@ -158,7 +188,8 @@ impl Run<'_> {
                 self.sink.finished(step, &outcome);
                 self.outcomes.push(*outcome);
             }
-            Event::Done => return Ok(self.is_complete()),
+            // A runner that is ended from outside says this too, in the middle of a step.
+            Event::Done => return Ok(!self.reader.in_step() && self.is_complete()),
         }
         Ok(false)
     }
@@ -167,8 +198,10 @@ impl Run<'_> {
         self.steps.get(step).and_then(|step| step.timeout).or(self.link.options.command_timeout)
     }
 
+    /// Nothing is missing, or what is missing was not wanted any more.
     fn is_complete(&self) -> bool {
-        self.outcomes.len() == self.steps.len() || self.outcomes.last().is_some_and(|outcome| outcome.failed)
+        let whole = self.outcomes.len() == self.steps.len();
+        whole || self.stoppable || self.outcomes.last().is_some_and(|outcome| outcome.failed)
     }
 
     async fn keep(&mut self, error: bool, bytes: &[u8]) -> Result<(), RemoteError> {
@@ -258,25 +291,37 @@ impl StepSink for Deaf {
     fn finished(&self, _step: usize, _outcome: &Outcome) {}
 }
 
+/// The runner, once there is one and it should start nothing more.
+async fn told_to_stop(stop: Option<&CancellationToken>, runner: Option<u32>) -> u32 {
+    match (stop, runner) {
+        (Some(stop), Some(runner)) => {
+            stop.cancelled().await;
+            runner
+        }
+        _ => std::future::pending().await,
+    }
+}
+
 /// Ends a runner and all it started, as the user it runs as.
 async fn end_runner(link: &Link, as_whom: Become<'_>, runner: u32) -> Result<(), RemoteError> {
-    let payload = Payload::new(KILL).value("runner", runner.to_string());
+    beside(link, as_whom, Payload::new(KILL).value("runner", runner.to_string())).await
+}
+
+/// Lets a runner start no further step.
+async fn stop_runner(link: &Link, as_whom: Become<'_>, runner: u32, nonce: Nonce) {
+    let payload = Payload::new(STOP).value("runner", runner.to_string()).value("digits", nonce.digits());
+    if let Err(error) = beside(link, as_whom, payload).await {
+        tracing::debug!(runner, %error, "cannot stop a runner; it goes on to its end");
+    }
+}
+
+/// Runs a payload beside a runner, as the same user.
+async fn beside(link: &Link, as_whom: Become<'_>, payload: Payload) -> Result<(), RemoteError> {
     let segment = Segment { steps: vec![Step::plain(payload)] };
     let nonce = Nonce::random();
-    let script = Script::of(&segment, &nonce).map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
-    let run = Run {
-        link,
-        as_whom,
-        steps: &segment.steps,
-        sink: &Deaf,
-        files: Files::None,
-        reader: Reader::new(&segment, &nonce),
-        outcomes: Vec::new(),
-        runner: None,
-        deadline: None,
-        sent: false,
-    };
-    // Boxed, because it is what ends a run that is just like it.
+    let script = Script::of(&segment, &nonce)?;
+    let run = Run::new(link, as_whom, &segment, &Deaf, nonce);
+    // Boxed, because it serves a run that is just like it.
     Box::pin(run.go(script, None)).await.map(drop)
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{Segment, Step, quote};
+use super::{OnFailure, RemoteError, Segment, Step, quote};
 
 const PRELUDE: &str = include_str!("prelude.sh");
 
@@ -35,6 +35,11 @@ impl Nonce {
         let digits = text.strip_prefix("ETCDRUN-")?;
         let valid = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         valid.then(|| Self(text.to_owned()))
+    }
+
+    /// The part that names files on the host.
+    pub(super) fn digits(&self) -> &str {
+        self.0.trim_start_matches("ETCDRUN-")
     }
 
     #[cfg(test)]
@@ -90,6 +95,12 @@ pub(super) enum ScriptError {
     Name(String),
 }
 
+impl From<ScriptError> for RemoteError {
+    fn from(error: ScriptError) -> Self {
+        Self::Protocol(error.to_string().into())
+    }
+}
+
 /// A script together with how stdin goes on behind it.
 pub(super) struct Script {
     /// Holds what the payloads hold, secrets too.
@@ -127,6 +138,7 @@ impl Script {
 }
 
 fn body(segment: &Segment, head: &str) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
+    segment.steps.iter().try_for_each(check)?;
     // Room for all of it at once: a vector that grows leaves copies of secrets behind.
     let size: usize = segment.steps.iter().map(size_at_most).sum();
     let mut script = Zeroizing::new(Vec::with_capacity(head.len() + PRELUDE.len() + size + 4));
@@ -134,11 +146,29 @@ fn body(segment: &Segment, head: &str) -> Result<Zeroizing<Vec<u8>>, ScriptError
     script.extend_from_slice(b"{\n");
     script.extend_from_slice(head.as_bytes());
     script.extend_from_slice(PRELUDE.as_bytes());
+    let mut bodies = Vec::new();
     for (number, step) in segment.steps.iter().enumerate() {
-        add_step(&mut script, number, step)?;
+        let body = add_body(&mut script, &mut bodies, step.payload.body);
+        add_step(&mut script, number, step, body);
     }
     script.extend_from_slice(b"}\n");
     Ok(script)
+}
+
+/// Whether a shell can hold what the step brings.
+pub(super) fn check(step: &Step) -> Result<(), ScriptError> {
+    let has_nul = |value: &[u8]| value.contains(&0);
+    for (name, value) in step.environment.iter() {
+        is_identifier(name).then_some(()).ok_or_else(|| ScriptError::Name(name.clone()))?;
+        (!has_nul(value.as_bytes())).then_some(()).ok_or_else(|| ScriptError::Nul(name.clone()))?;
+    }
+    if let Some((name, _)) = step.payload.values.iter().find(|(_, value)| has_nul(value)) {
+        return Err(ScriptError::Nul((*name).to_owned()));
+    }
+    match step.payload.args.iter().position(|arg| has_nul(arg)) {
+        Some(position) => Err(ScriptError::Nul(format!("argument {}", position + 1))),
+        None => Ok(()),
+    }
 }
 
 fn size_at_most(step: &Step) -> usize {
@@ -149,37 +179,44 @@ fn size_at_most(step: &Step) -> usize {
     step.payload.body.len() + values.chain(args).chain(environment).sum::<usize>() + 200
 }
 
-fn add_step(script: &mut Vec<u8>, number: usize, step: &Step) -> Result<(), ScriptError> {
+/// Each distinct body is sent once, as a function. Returns its number.
+fn add_body(script: &mut Vec<u8>, bodies: &mut Vec<&'static str>, body: &'static str) -> usize {
+    if let Some(known) = bodies.iter().position(|other| *other == body) {
+        return known;
+    }
+    let number = bodies.len();
+    bodies.push(body);
+    // A function must not be empty, even where a body is nothing but comments.
+    script.extend_from_slice(format!("_body{number}() {{\n:\n{body}\n}}\n").as_bytes());
+    number
+}
+
+fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize) {
     script.extend_from_slice(format!("_begin {number}\n(\n").as_bytes());
     for (name, on) in [("CHECK", step.check_mode), ("DIFF", step.diff)] {
         script.extend_from_slice(format!("{name}={}\n", if on { "1" } else { "''" }).as_bytes());
     }
     for (name, value) in step.environment.iter() {
-        is_identifier(name).then_some(()).ok_or_else(|| ScriptError::Name(name.clone()))?;
-        add_value(script, &format!("export {name}="), name, value.as_bytes())?;
+        add_value(script, &format!("export {name}="), value.as_bytes());
         script.push(b'\n');
     }
     for (name, value) in &step.payload.values {
-        add_value(script, &format!("arg_{name}="), name, value)?;
+        add_value(script, &format!("arg_{name}="), value);
         script.push(b'\n');
     }
-    script.extend_from_slice(b"set --");
-    for (position, value) in step.payload.args.iter().enumerate() {
-        add_value(script, " ", &format!("argument {}", position + 1), value)?;
-    }
-    script.extend_from_slice(b"\nset -u\n");
-    script.extend_from_slice(step.payload.body.as_bytes());
-    script.extend_from_slice(format!("\n)\n_end {number} $?\n").as_bytes());
-    Ok(())
+    script.extend_from_slice(format!("set -u\n_body{body}").as_bytes());
+    step.payload.args.iter().for_each(|value| add_value(script, " ", value));
+    let on_failure = match step.on_failure {
+        OnFailure::Stop => "stop",
+        OnFailure::StopLater => "stop_later",
+        OnFailure::GoOn => "go_on",
+    };
+    script.extend_from_slice(format!("\n)\n_end {number} $? {on_failure}\n").as_bytes());
 }
 
-fn add_value(script: &mut Vec<u8>, before: &str, name: &str, value: &[u8]) -> Result<(), ScriptError> {
-    if value.contains(&0) {
-        return Err(ScriptError::Nul(name.to_owned()));
-    }
+fn add_value(script: &mut Vec<u8>, before: &str, value: &[u8]) {
     script.extend_from_slice(before.as_bytes());
     script.extend_from_slice(&Zeroizing::new(quote(value)));
-    Ok(())
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Link, Payload, RemoteError, Segment, Step, run::Deaf};
+use super::{Link, OnFailure, Payload, RemoteError, Segment, Step, run::Deaf};
 use crate::{model::Outcome, ssh::TcpTunnel};
 
 /// As whom and in which surroundings a task runs.
@@ -38,6 +38,7 @@ impl Session {
             check_mode,
             diff: self.surroundings.diff,
             timeout: self.surroundings.timeout,
+            on_failure: OnFailure::Stop,
         }
     }
 

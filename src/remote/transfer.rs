@@ -98,7 +98,7 @@ impl Session {
         let segment = Segment { steps: vec![self.step(payload, false)] };
         let mut source = Measured::new(file);
         let data = Data { source: &mut source, progress };
-        let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None).await?)?;
+        let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None, None).await?)?;
         if let Some(folder) = outcome.data.get("folder").and_then(Value::as_str) {
             self.link.staging.note(user, folder);
         }
@@ -120,7 +120,7 @@ impl Session {
         let payload = Payload::new(DOWNLOAD).value("path", remote);
         let segment = Segment { steps: vec![self.step(payload, false)] };
         let mut sink = Measured::new(into);
-        let outcome = only(self.exchange(&segment, &Deaf, None, Files::Into(&mut sink)).await?)?;
+        let outcome = only(self.exchange(&segment, &Deaf, None, Files::Into(&mut sink), None).await?)?;
         if outcome.failed {
             return Ok(outcome);
         }
