@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{Interrupt, Run, hosts::Hosts, specials::Specials, unpacked::Unpacked};
+use super::{Interrupt, Run, hosts::Hosts, pending::Pending, specials::Specials, unpacked::Unpacked};
 use crate::{
     compile::{top_layers, written_layers},
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
@@ -89,20 +89,33 @@ impl Context {
 
     /// The variables a task sees on a host: what is written, what tasks left behind, what nobody overrides.
     pub(super) fn scope(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task) -> Scope {
+        self.scope_before(play, host, task, None)
+    }
+
+    /// The same, while what some tasks leave behind is still to come.
+    pub(super) fn scope_before(
+        self: &Arc<Self>,
+        play: PlayIndex,
+        host: HostId,
+        task: &Task,
+        pending: Option<&Arc<Pending>>,
+    ) -> Scope {
         let info = self.graph.play(play);
         let inventory = self.inventory.host_by_id(host);
         let mut layers = written_layers(task, inventory, &info.vars, &info.vars_files);
         layers.push(Layer::Values(self.hosts.late(host)));
+        layers.extend(pending.map(|pending| pending.layer(host)));
         layers.extend(top_layers(inventory, &self.options.extra_vars));
-        layers.push(Layer::Dynamic(Arc::new(Specials::new(self.clone(), play, task))));
+        layers.push(Layer::Dynamic(Arc::new(Specials::new(self.clone(), play, task, pending.cloned()))));
         Scope::new(layers)
     }
 
     /// The variables of another host, as `hostvars` shows them: no play, no role.
-    pub(super) fn host_scope(self: &Arc<Self>, host: HostId) -> Scope {
+    pub(super) fn host_scope(self: &Arc<Self>, host: HostId, pending: Option<&Arc<Pending>>) -> Scope {
         let inventory = self.inventory.host_by_id(host);
         let mut layers: Vec<_> = inventory.layers.iter().cloned().map(Layer::Nodes).collect();
         layers.push(Layer::Values(self.hosts.late(host)));
+        layers.extend(pending.map(|pending| pending.layer(host)));
         layers.extend(top_layers(inventory, &self.options.extra_vars));
         Scope::new(layers)
     }

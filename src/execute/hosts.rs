@@ -41,6 +41,12 @@ impl Hosts {
         self.operator.get_or_init(|| Link::local(&["sh"], self.link_options.clone())).clone()
     }
 
+    /// Commands started on hosts so far.
+    pub(super) fn execs(&self) -> u64 {
+        let operator = self.operator.get().map_or(0, |link| link.execs());
+        lock(&self.links).values().map(|link| link.execs()).sum::<u64>() + operator
+    }
+
     /// A snapshot of what tasks have left for this host so far.
     pub(super) fn late(&self, host: HostId) -> Arc<ValueMap> {
         lock(&self.late[host.index()]).clone()
@@ -60,6 +66,6 @@ impl Hosts {
 }
 
 /// A poisoned lock only means that another task panicked; the data is replaced as a whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,27 @@
 //! Execute: walks the graph. Every ready node runs, within limits.
 //!
 //! In: a compiled graph, the inventory it was compiled from, a way to connect. Out: events, and a
-//! summary. `scheduler` decides what may run, `settle` what becomes of nodes whose predecessors
-//! ended, `node` runs one. Never prints; never rereads a playbook.
+//! summary. Never prints; never rereads a playbook.
+//!
+//! ```text
+//! scheduler   what may run, and `settle`: what becomes of nodes whose predecessors have ended
+//!    └─ fusion    which nodes could share an exec, as far as the graph tells
+//!         └─ segment    runs them: `prepare` tells how many fit, each is settled as it ends
+//!              └─ node    one of them: conditions, arguments, verdict; `begin` and `finish`
+//! ```
 
 mod context;
 mod detached;
+mod fusion;
 mod hosts;
 mod interrupt;
+mod items;
 mod node;
 mod observe;
+mod pending;
+mod prepare;
 mod scheduler;
+mod segment;
 mod settle;
 mod specials;
 mod surroundings;

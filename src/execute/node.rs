@@ -1,4 +1,4 @@
-//! Runs one node: conditions, loop items, arguments, the action, retries, and the verdict.
+//! One node: conditions, arguments, the action, retries, the verdict, and how it starts and is settled.
 
 use std::{
     sync::{
@@ -9,15 +9,15 @@ use std::{
 };
 
 use super::{
-    context::{Context, layer},
+    context::Context,
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
     graph::{NodeIndex, PlayIndex},
     inventory::HostId,
-    model::{EventKind, NodeInfo, Outcome, Shown, Status, Value},
+    model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status, Value},
     modules::{Action, ActionContext, ActionError, BuildContext},
-    playbook::{Loop, Task},
+    playbook::Task,
     remote::{Payload, RemoteError, Segment, Session, StepSink},
     source::{Diagnostic, Node},
     template::Scope,
@@ -82,32 +82,36 @@ impl From<ActionError> for Trouble {
 pub(super) struct NodeRun {
     pub context: Arc<Context>,
     pub index: NodeIndex,
-    play: PlayIndex,
+    pub play: PlayIndex,
     pub task: Arc<Task>,
     pub host: HostId,
     /// All hosts it speaks for.
     hosts: Vec<HostId>,
     /// Counts detached commands, so that each item and attempt has its own.
     pub jobs: AtomicU32,
+    /// How much of its output was shown as it came.
+    shown: AtomicUsize,
     pub info: Arc<NodeInfo>,
 }
 
-/// Runs the node for the given hosts; the first of them lends its variables.
-pub(super) async fn run(context: Arc<Context>, index: NodeIndex, hosts: Vec<HostId>) -> Finished {
-    let node = *context.graph.node(index);
-    let (Some(task), Some(&host)) = (context.graph.task_of(index).cloned(), hosts.first()) else {
-        return Finished { index, hosts, status: Status::Skipped, changed: false };
-    };
-    let info = context.info(index, host, &task);
-    let this = NodeRun { context, index, play: node.play, task, host, hosts, jobs: AtomicU32::new(0), info };
-    this.context.emitter.emit(EventKind::NodeStarted { node: this.info.clone() });
-    let started = Instant::now();
-    let result = this.all_items().await;
-    this.finish(result, started)
-}
-
 impl NodeRun {
-    async fn all_items(&self) -> Result<Outcome, Trouble> {
+    /// The node for the given hosts; the first of them lends its variables.
+    pub(super) fn new(context: &Arc<Context>, index: NodeIndex, hosts: Vec<HostId>) -> Option<Self> {
+        let (task, host) = (context.graph.task_of(index)?.clone(), *hosts.first()?);
+        let info = context.info(index, host, &task);
+        let play = context.graph.node(index).play;
+        let (jobs, shown) = (AtomicU32::new(0), AtomicUsize::new(0));
+        Some(Self { context: context.clone(), index, play, task, host, hosts, jobs, shown, info })
+    }
+
+    /// The one place where a node starts.
+    pub(super) fn begin(&self) -> Instant {
+        self.context.emitter.emit(EventKind::NodeStarted { node: self.info.clone() });
+        Instant::now()
+    }
+
+    /// Runs it by itself: items, attempts and all.
+    pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
         let Some(host) = self.agreed_host()? else {
             return Ok(self.passed_over());
         };
@@ -152,11 +156,11 @@ impl NodeRun {
         Err(Trouble::Failed(Box::new(Outcome::failed(msg)), Some(hint)))
     }
 
-    fn passed_over(&self) -> Outcome {
+    pub(super) fn passed_over(&self) -> Outcome {
         Outcome::skipped(format!("when: {}", texts(&self.task.when)))
     }
 
-    fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
+    pub(super) fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
         all_hold(&self.context, &self.task.when, scope).map_err(|problem| Trouble::diagnostic(&self.context, &problem))
     }
 
@@ -165,73 +169,15 @@ impl NodeRun {
         rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))
     }
 
-    async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, Trouble> {
-        let list = self.render(&items.items, scope)?;
-        let Some(list) = list.as_seq() else {
-            let found = list.describe();
-            return Err(Trouble::failed(format!("`loop` takes a list, found {found}")));
-        };
-        let mut all = Outcome::ok();
-        let mut results = Vec::with_capacity(list.len());
-        for (position, item) in list.iter().enumerate() {
-            if position > 0 && !self.context.pause(items.pause).await {
-                all.failed = true;
-                all.msg = format!("interrupted after {position} of {} items", list.len());
-                break;
-            }
-            let value = item.to_value();
-            let mut entries = vec![(items.var.to_string(), value.clone())];
-            entries.extend(items.index_var.as_ref().map(|name| (name.to_string(), position.into())));
-            // An item may read what the one before it has set.
-            let scope =
-                if self.sets_facts() { self.context.scope(self.play, self.host, &self.task) } else { scope.clone() };
-            let scope = scope.with(layer(entries));
-            let outcome = self.item(&scope).await?;
-            self.remember_facts(&outcome);
-            self.item_event(items, &scope, &value, &outcome);
-            let mut result = outcome.to_value();
-            result[&*items.var] = value;
-            results.push(result);
-            merge(&mut all, &outcome);
-        }
-        all.skipped = !results.is_empty() && results.iter().all(|result| result["skipped"] == true);
-        if all.skipped {
-            all.msg = self.passed_over().msg;
-        }
-        all.data.insert("results".into(), results.into());
-        Ok(all)
-    }
-
-    /// An item whose task is at fault fails by itself, so that the others still run.
-    async fn item(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        match self.one(scope).await {
-            Err(Trouble::Failed(outcome, _)) => Ok(*outcome),
-            other => other,
-        }
-    }
-
-    fn item_event(&self, items: &Loop, scope: &Scope, value: &Value, outcome: &Outcome) {
-        let label = items.label.as_ref().and_then(|label| self.context.engine.render_node(label, scope).ok());
-        let item =
-            if self.task.no_log { "(hidden)".into() } else { label.map_or_else(|| value.clone(), |l| l.to_value()) };
-        self.context.emitter.emit(EventKind::ItemFinished {
-            node: self.info.clone(),
-            item,
-            status: outcome.status(),
-            result: Shown::new(outcome, self.task.no_log),
-        });
-    }
-
     /// One item, or the whole of a task without a loop.
-    async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+    pub(super) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
         if !self.conditions_hold(scope)? {
             return Ok(self.passed_over());
         }
         let mut attempt = 1;
         loop {
-            let mut outcome = self.attempt(scope).await?;
-            judge(&self.context, &self.task, scope, &mut outcome)
-                .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+            let outcome = self.attempt(scope).await?;
+            let mut outcome = self.judged(scope, outcome)?;
             if self.task.until.is_empty() && self.task.retries == 0 {
                 return Ok(outcome);
             }
@@ -248,6 +194,12 @@ impl NodeRun {
             }
             attempt += 1;
         }
+    }
+
+    pub(super) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+        judge(&self.context, &self.task, scope, &mut outcome)
+            .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+        Ok(outcome)
     }
 
     /// `until` holds; or, with `retries` alone, the task has succeeded.
@@ -276,18 +228,7 @@ impl NodeRun {
     }
 
     async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        let args = self.render(&self.task.args, scope)?;
-        let check_mode = self.task.check_mode.unwrap_or(self.context.options.check_mode);
-        let build = BuildContext {
-            engine: &self.context.engine,
-            scope,
-            file_paths: &self.context.on_disk(&self.task.file_places()),
-            template_paths: &self.context.on_disk(&self.task.template_places()),
-            check_mode,
-            span: self.task.span,
-        };
-        let (_, action) =
-            self.task.module.build(&args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
+        let Built { action, check_mode, .. } = self.build(scope)?;
         match action {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
@@ -305,6 +246,23 @@ impl NodeRun {
         }
     }
 
+    /// What the module makes of the rendered arguments.
+    pub(super) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
+        let args = self.render(&self.task.args, scope)?;
+        let check_mode = self.task.check_mode.unwrap_or(self.context.options.check_mode);
+        let build = BuildContext {
+            engine: &self.context.engine,
+            scope,
+            file_paths: &self.context.on_disk(&self.task.file_places()),
+            template_paths: &self.context.on_disk(&self.task.template_places()),
+            check_mode,
+            span: self.task.span,
+        };
+        let (effects, action) =
+            self.task.module.build(&args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
+        Ok(Built { effects, action, check_mode })
+    }
+
     async fn within_limit(&self, work: impl Future<Output = Result<Outcome, ActionError>>) -> Result<Outcome, Trouble> {
         match self.task.timeout {
             None => Ok(work.await?),
@@ -317,12 +275,12 @@ impl NodeRun {
 
     async fn on_target(&self, session: &Session, payload: Payload, check_mode: bool) -> Result<Outcome, Trouble> {
         let step = session.step(payload, check_mode);
-        let sink = LiveOutput { run: self, shown: AtomicUsize::new(0) };
-        let outcomes = session.run(Segment { steps: vec![step] }, &sink).await?;
+        let outcomes = session.run(Segment { steps: vec![step] }, &LiveOutput(self)).await?;
         outcomes.into_iter().next().ok_or_else(|| Trouble::failed("the target sent no result"))
     }
 
-    fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+    /// The one place where a node that ran is settled.
+    pub(super) fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
         let (outcome, status, hint) = match result {
             Ok(outcome) => {
                 let status = self.status(&outcome);
@@ -366,11 +324,11 @@ impl NodeRun {
         self.remember_facts(outcome);
     }
 
-    fn sets_facts(&self) -> bool {
+    pub(super) fn sets_facts(&self) -> bool {
         self.task.module.name == "set_fact"
     }
 
-    fn remember_facts(&self, outcome: &Outcome) {
+    pub(super) fn remember_facts(&self, outcome: &Outcome) {
         let Some(facts) = outcome.data.get("facts").filter(|_| !outcome.failed) else { return };
         for &host in &self.hosts {
             match facts {
@@ -386,35 +344,20 @@ impl NodeRun {
     }
 }
 
-/// A whole loop's outcome from one item's.
-fn merge(all: &mut Outcome, item: &Outcome) {
-    all.changed |= item.changed;
-    all.unknown |= item.unknown;
-    all.diff.extend(item.diff.iter().cloned());
-    if item.failed && !all.failed {
-        all.failed = true;
-        all.msg.clone_from(&item.msg);
-        all.rc = item.rc;
-        all.stdout.clone_from(&item.stdout);
-        all.stderr.clone_from(&item.stderr);
-    }
-}
-
-/// Hands live output on as events, up to a limit: a flood must not outlive its command in a queue.
-struct LiveOutput<'a> {
-    run: &'a NodeRun,
-    shown: AtomicUsize,
+/// What a module makes of its arguments.
+pub(super) struct Built {
+    pub effects: Effects,
+    pub action: Action,
+    pub check_mode: bool,
 }
 
 /// How much of one node's output is shown as it comes.
 const LIVE_LIMIT: usize = 256 * 1024;
 
-impl StepSink for LiveOutput<'_> {
-    fn started(&self, _: usize) {}
-
-    fn output(&self, _: usize, stderr: bool, text: &[u8]) {
-        let run = self.run;
-        if !run.context.options.live_output || run.task.no_log {
+impl NodeRun {
+    /// Hands live output on as events, up to a limit: a flood must not outlive its command in a queue.
+    pub(super) fn live(&self, stderr: bool, text: &[u8]) {
+        if !self.context.options.live_output || self.task.no_log {
             return;
         }
         let before = self.shown.fetch_add(text.len(), Ordering::Relaxed);
@@ -425,7 +368,17 @@ impl StepSink for LiveOutput<'_> {
             }
             _ => return,
         };
-        run.context.emitter.emit(EventKind::NodeOutput { node: run.info.clone(), stderr, text });
+        self.context.emitter.emit(EventKind::NodeOutput { node: self.info.clone(), stderr, text });
+    }
+}
+
+struct LiveOutput<'a>(&'a NodeRun);
+
+impl StepSink for LiveOutput<'_> {
+    fn started(&self, _: usize) {}
+
+    fn output(&self, _: usize, stderr: bool, text: &[u8]) {
+        self.0.live(stderr, text);
     }
 
     fn finished(&self, _: usize, _: &Outcome) {}

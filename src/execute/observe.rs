@@ -41,7 +41,7 @@ async fn gather(context: &Arc<Context>) {
 async fn facts_of(context: &Arc<Context>, host: HostId) {
     let (Some(module), Some(play)) = (crate::modules::find("facts"), context.graph.plays.first()) else { return };
     let args = Node::new(play.span, Kind::Map(Map::default()));
-    let scope = context.host_scope(host);
+    let scope = context.host_scope(host, None);
     let build = BuildContext {
         engine: &context.engine,
         scope: &scope,

@@ -6,31 +6,41 @@ use std::{
     time::Instant,
 };
 
-use tokio::task::JoinSet;
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     context::Context,
-    node::{self, Finished},
+    node::Finished,
+    segment::{self, Errand},
     settle::{Decision, Fate, decide},
 };
 use crate::{
-    graph::{NodeIndex, NodeKind, PlayIndex, TaskIndex},
+    graph::{Node, NodeIndex, NodeKind, PlayIndex, TaskIndex},
     inventory::HostId,
     model::{EVENT_VERSION, EventKind, RunResult, Shown, Status},
 };
 
 pub(super) struct Scheduler {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     /// Predecessors that have not ended yet.
-    waiting: Vec<u32>,
-    fates: Vec<Option<Fate>>,
+    pub(super) waiting: Vec<u32>,
+    pub(super) fates: Vec<Option<Fate>>,
     /// Nodes all of whose predecessors have ended.
     ready: VecDeque<NodeIndex>,
     /// Nodes that may run and wait for a free slot.
     queue: VecDeque<(NodeIndex, Vec<HostId>)>,
-    running: JoinSet<Finished>,
-    /// What each running task is about, should it end without a word.
-    started: HashMap<tokio::task::Id, (NodeIndex, Vec<HostId>)>,
+    running: JoinSet<()>,
+    /// What each running task is about.
+    started: HashMap<tokio::task::Id, Started>,
+    /// Nodes that a running task has, and will run or hand back.
+    claimed: Vec<bool>,
+    /// What running tasks say of their nodes.
+    sender: UnboundedSender<Finished>,
+    receiver: UnboundedReceiver<Finished>,
     busy: Busy,
     /// Handlers that something changed has asked for, by play and host.
     notified: HashSet<(PlayIndex, HostId, TaskIndex)>,
@@ -38,10 +48,16 @@ pub(super) struct Scheduler {
     aborted: HashMap<PlayIndex, NodeIndex>,
     lost_hosts: HashMap<PlayIndex, HashSet<HostId>>,
     /// Hosts that could not be reached, with the node that found out. Nothing more is tried on them.
-    unreachable: HashMap<HostId, NodeIndex>,
+    pub(super) unreachable: HashMap<HostId, NodeIndex>,
     begun: HashSet<PlayIndex>,
     interrupted: bool,
     result: RunResult,
+}
+
+/// One or more nodes on their way.
+struct Started {
+    nodes: Vec<(NodeIndex, Vec<HostId>)>,
+    stop: CancellationToken,
 }
 
 /// What is running where.
@@ -57,8 +73,12 @@ impl Scheduler {
         let count = |index| u32::try_from(graph.predecessors(index).count()).unwrap_or(u32::MAX);
         let waiting: Vec<u32> = graph.indices().map(count).collect();
         let ready = graph.indices().filter(|index| waiting[index.index()] == 0).collect();
+        let (sender, receiver) = unbounded_channel();
         Self {
             fates: vec![None; graph.len()],
+            claimed: vec![false; graph.len()],
+            sender,
+            receiver,
             context,
             waiting,
             ready,
@@ -89,7 +109,8 @@ impl Scheduler {
         }
         let result = if self.interrupted { RunResult::Interrupted } else { self.result };
         let run = self.context.options.run_id.clone();
-        self.context.emitter.emit(EventKind::RunFinished { run, seconds: started.elapsed().as_secs_f64(), result });
+        let (seconds, execs) = (started.elapsed().as_secs_f64(), self.context.hosts.execs());
+        self.context.emitter.emit(EventKind::RunFinished { run, seconds, result, execs });
         result
     }
 
@@ -107,31 +128,46 @@ impl Scheduler {
     }
 
     async fn wait_for_one(&mut self) {
-        let finished = if self.interrupted {
-            self.running.join_next_with_id().await
-        } else {
-            tokio::select! {
-                finished = self.running.join_next_with_id() => finished,
-                () = self.context.interrupt.wait() => {
-                    self.interrupted = true;
-                    self.context.emitter.emit(EventKind::Interrupted);
-                    return;
-                }
-            }
-        };
-        match finished {
-            Some(Ok((id, finished))) => {
-                self.started.remove(&id);
-                self.finished(finished);
-            }
-            Some(Err(error)) => self.panicked(&error),
-            None => {}
+        tokio::select! {
+            // Nodes that end because of an interrupt must not be taken for failures.
+            biased;
+            () = self.context.interrupt.wait(), if !self.interrupted => self.interrupt(),
+            Some(finished) = self.receiver.recv() => self.finished(finished),
+            Some(ended) = self.running.join_next_with_id() => match ended {
+                Ok((id, ())) => self.ended(id, None),
+                Err(error) => self.ended(error.id(), Some(&error)),
+            },
         }
     }
 
+    fn interrupt(&mut self) {
+        self.interrupted = true;
+        self.context.emitter.emit(EventKind::Interrupted);
+        self.started.values().for_each(|started| started.stop.cancel());
+    }
+
+    /// A running task has ended. What it did not run can be started again.
+    fn ended(&mut self, id: tokio::task::Id, panic: Option<&tokio::task::JoinError>) {
+        // It said all it had to say before it ended.
+        while let Ok(finished) = self.receiver.try_recv() {
+            self.finished(finished);
+        }
+        let Some(Started { nodes, .. }) = self.started.remove(&id) else { return };
+        if let Some((first, _)) = nodes.first() {
+            self.count(*first, false);
+        }
+        let mut left = nodes.into_iter().filter(|(index, _)| self.fates[index.index()].is_none()).collect::<Vec<_>>();
+        if let Some(error) = panic
+            && !left.is_empty()
+        {
+            let (index, hosts) = left.remove(0);
+            self.panicked(index, hosts, error);
+        }
+        left.into_iter().for_each(|(index, _)| self.give_back(index));
+    }
+
     /// A panic in a node is a bug; the run must still end, and say where it happened.
-    fn panicked(&mut self, error: &tokio::task::JoinError) {
-        let Some((index, hosts)) = self.started.remove(&error.id()) else { return };
+    fn panicked(&mut self, index: NodeIndex, hosts: Vec<HostId>, error: &tokio::task::JoinError) {
         let msg = format!("internal error in {}: {error}", self.context.graph.id(index));
         self.context.emitter.emit(EventKind::Warning { msg });
         self.finished(Finished { index, hosts, status: Status::Failed, changed: false });
@@ -140,6 +176,9 @@ impl Scheduler {
     /// Decides about nodes whose predecessors have ended, until nothing more follows from that.
     fn settle_ready(&mut self) {
         while let Some(index) = self.ready.pop_front() {
+            if self.claimed[index.index()] {
+                continue;
+            }
             match self.decision(index) {
                 Decision::End(fate) => self.end(index, fate),
                 Decision::Run(hosts) => self.queue.push_back((index, hosts)),
@@ -158,8 +197,8 @@ impl Scheduler {
             return Decision::End(Fate { status: Status::NotRun, cause: Some(cause) });
         }
         if node.kind == NodeKind::Handler {
-            let (Some(task), Some(host)) = (node.task, node.host) else { return Decision::Run(hosts) };
-            if !self.notified.remove(&(node.play, host, task)) {
+            let Some(notice) = notice(&node) else { return Decision::Run(hosts) };
+            if !self.notified.remove(&notice) {
                 return Decision::End(Fate::new(Status::Skipped));
             }
         }
@@ -228,10 +267,45 @@ impl Scheduler {
         target_free && task_free
     }
 
+    /// Starts the node, and with it those that can share its exec.
     fn start(&mut self, index: NodeIndex, hosts: Vec<HostId>) {
         self.count(index, true);
-        let task = self.running.spawn(node::run(self.context.clone(), index, hosts.clone()));
-        self.started.insert(task.id(), (index, hosts));
+        let rest = self.chain(index).split_off(1);
+        rest.iter().for_each(|index| self.claim(*index));
+        let graph = &self.context.graph;
+        let rest = rest.into_iter().map(|index| (index, graph.hosts_of(graph.node(index))));
+        let nodes: Vec<_> = [(index, hosts)].into_iter().chain(rest).collect();
+        let stop = CancellationToken::new();
+        let task = self.running.spawn(segment::run(Errand {
+            context: self.context.clone(),
+            nodes: nodes.clone(),
+            stop: stop.clone(),
+            finished: self.sender.clone(),
+        }));
+        self.started.insert(task.id(), Started { nodes, stop });
+    }
+
+    /// The node goes out with one that it waits for.
+    fn claim(&mut self, index: NodeIndex) {
+        self.claimed[index.index()] = true;
+        if let Some(notice) = notice(self.context.graph.node(index)) {
+            self.notified.remove(&notice);
+        }
+    }
+
+    /// It was not run after all.
+    fn give_back(&mut self, index: NodeIndex) {
+        if !std::mem::take(&mut self.claimed[index.index()]) {
+            return;
+        }
+        self.notified.extend(notice(self.context.graph.node(index)));
+        if self.waiting[index.index()] == 0 {
+            self.ready.push_back(index);
+        }
+    }
+
+    pub(super) fn is_notified(&self, handler: &Node) -> bool {
+        notice(handler).is_some_and(|notice| self.notified.contains(&notice))
     }
 
     fn count(&mut self, index: NodeIndex, up: bool) {
@@ -246,7 +320,6 @@ impl Scheduler {
     }
 
     fn finished(&mut self, finished: Finished) {
-        self.count(finished.index, false);
         if finished.changed && finished.status == Status::Changed {
             self.notify(&finished);
         }
@@ -286,6 +359,18 @@ impl Scheduler {
         let share = lost_here as f64 * 100.0 / batch.len().max(1) as f64;
         if fatal || play.max_fail_percentage.is_some_and(|limit| share > limit) {
             self.aborted.entry(node.play).or_insert(finished.index);
+            self.stop_play(node.play);
+        }
+    }
+
+    /// Lets nothing of the play start any more, except what an `always` tidies up.
+    fn stop_play(&self, play: PlayIndex) {
+        let graph = &self.context.graph;
+        for started in self.started.values() {
+            let first = started.nodes.first().map(|(index, _)| graph.node(*index));
+            if first.is_some_and(|node| node.play == play && !node.always) {
+                started.stop.cancel();
+            }
         }
     }
 
@@ -300,10 +385,9 @@ impl Scheduler {
     fn not_run_event(&self, index: NodeIndex, fate: Fate) {
         let graph = &self.context.graph;
         let node = graph.node(index);
+        let (Some(task), Some(host)) = (graph.task_of(index), node.host) else { return };
         // A handler that nothing notified would not have run anyway.
-        let notified = |host, task| self.notified.contains(&(node.play, host, task));
-        let (Some(task), Some(host), Some(task_index)) = (graph.task_of(index), node.host, node.task) else { return };
-        if node.kind == NodeKind::Handler && !notified(host, task_index) {
+        if node.kind == NodeKind::Handler && !self.is_notified(node) {
             return;
         }
         let rescued =
@@ -331,4 +415,9 @@ impl Scheduler {
             }
         }
     }
+}
+
+/// How a handler is notified: by play, host and task.
+fn notice(node: &Node) -> Option<(PlayIndex, HostId, TaskIndex)> {
+    (node.kind == NodeKind::Handler).then_some((node.play, node.host?, node.task?))
 }

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
-use super::context::Context;
+use super::{context::Context, pending::Pending};
 use crate::{compile::SPECIAL_NAMES, graph::PlayIndex, playbook::Task, template::DynamicLayer};
 
 pub(super) struct Specials {
     context: Arc<Context>,
     play: PlayIndex,
     role: Option<Arc<str>>,
+    pending: Option<Arc<Pending>>,
 }
 
 impl Specials {
-    pub(super) fn new(context: Arc<Context>, play: PlayIndex, task: &Task) -> Self {
+    pub(super) fn new(context: Arc<Context>, play: PlayIndex, task: &Task, pending: Option<Arc<Pending>>) -> Self {
         let role = task.role.as_ref().map(|role| role.name.clone());
-        Self { context, play, role }
+        Self { context, play, role, pending }
     }
 
     fn play_hosts(&self) -> Value {
@@ -33,7 +34,9 @@ impl Specials {
 impl DynamicLayer for Specials {
     fn get(&self, name: &str) -> Option<Value> {
         match name {
-            "hostvars" => Some(Value::from_object(HostVars(self.context.clone()))),
+            "hostvars" => {
+                Some(Value::from_object(HostVars { context: self.context.clone(), pending: self.pending.clone() }))
+            }
             "play_hosts" | "ansible_play_hosts" => Some(self.play_hosts()),
             "ansible_check_mode" => Some(self.context.options.check_mode.into()),
             "role_name" => self.role.as_deref().map(Value::from),
@@ -52,7 +55,10 @@ impl DynamicLayer for Specials {
 }
 
 /// `hostvars['name']`: the variables of any host.
-struct HostVars(Arc<Context>);
+struct HostVars {
+    context: Arc<Context>,
+    pending: Option<Arc<Pending>>,
+}
 
 impl std::fmt::Debug for HostVars {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -66,11 +72,11 @@ impl Object for HostVars {
     }
 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let host = self.0.inventory.host(key.as_str()?)?.id;
-        Some(self.0.host_scope(host).to_object(&self.0.engine))
+        let host = self.context.inventory.host(key.as_str()?)?.id;
+        Some(self.context.host_scope(host, self.pending.as_ref()).to_object(&self.context.engine))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.0.graph.hosts.iter().map(|name| Value::from(name.as_str())).collect())
+        Enumerator::Values(self.context.graph.hosts.iter().map(|name| Value::from(name.as_str())).collect())
     }
 }

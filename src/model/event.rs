@@ -141,6 +141,8 @@ pub enum EventKind {
         seconds: f64,
         /// The exit code's name in the documented table.
         result: RunResult,
+        /// Commands started on hosts: fused tasks share one.
+        execs: u64,
     },
 }
 

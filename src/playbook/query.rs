@@ -51,8 +51,15 @@ impl Task {
 
     /// Whether later tasks find this name after it: a registered result, or a fact it sets.
     pub fn leaves(&self, name: &str) -> bool {
-        let sets = || self.module.name == "set_fact" && self.args.as_map().is_some_and(|args| args.get(name).is_some());
-        self.register.as_ref().is_some_and(|register| &*register.value == name) || sets()
+        self.leavings().any(|left| left == name)
+    }
+
+    /// All such names.
+    pub fn leavings(&self) -> impl Iterator<Item = &str> {
+        let facts = self.args.as_map().filter(|_| self.module.name == "set_fact");
+        let set = facts.into_iter().flat_map(|facts| facts.iter().map(|(name, _)| &*name.name));
+        let gathered = (self.module.name == "facts").then_some("facts");
+        self.register.iter().map(|register| &*register.value).chain(set).chain(gathered)
     }
 
     /// Where a relative `src` of a file is looked for, first match wins: the role, then the playbook.

@@ -94,6 +94,18 @@ impl Link {
         matches!(self.route, Route::Local { .. })
     }
 
+    /// The same, or it is reached over loopback: what it writes may be what we read.
+    pub fn is_this_machine(&self) -> bool {
+        match &self.route {
+            Route::Local { .. } => true,
+            Route::Ssh { endpoint, .. } => {
+                let address = endpoint.address.as_deref().unwrap_or(&endpoint.name);
+                let is_loopback = |address: std::net::IpAddr| address.is_loopback();
+                address == "localhost" || address.parse().is_ok_and(is_loopback)
+            }
+        }
+    }
+
     /// How many commands were started on the target so far.
     pub fn execs(&self) -> u64 {
         self.execs.load(Ordering::SeqCst)

@@ -78,7 +78,14 @@ pub struct Step {
 impl Step {
     /// A step without surroundings.
     pub fn plain(payload: Payload) -> Self {
-        Self { payload, environment: Arc::default(), check_mode: false, diff: false, timeout: None, on_failure: OnFailure::Stop }
+        Self {
+            payload,
+            environment: Arc::default(),
+            check_mode: false,
+            diff: false,
+            timeout: None,
+            on_failure: OnFailure::Stop,
+        }
     }
 
     /// Whether the step can be sent at all; a segment is sent as a whole, or not.

@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
     /// Nothing is missing, or what is missing was not wanted any more.
     fn is_complete(&self) -> bool {
         let whole = self.outcomes.len() == self.steps.len();
-        whole || self.stoppable || self.outcomes.last().is_some_and(|outcome| outcome.failed)
+        whole || self.stoppable || self.outcomes.iter().any(|outcome| outcome.failed)
     }
 
     async fn keep(&mut self, error: bool, bytes: &[u8]) -> Result<(), RemoteError> {

@@ -224,3 +224,22 @@ fn is_identifier(name: &str) -> bool {
     let first = characters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     first && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::Payload;
+
+    #[test]
+    fn a_body_is_sent_once_however_many_steps_use_it() {
+        let step = |body, number: usize| Step::plain(Payload::new(body).value("number", number.to_string()));
+        let steps =
+            (0..10).map(|number| step(if number % 2 == 0 { "echo even" } else { "echo odd" }, number)).collect();
+        let script = Script::of(&Segment { steps }, &Nonce::fixed()).unwrap();
+        let text = String::from_utf8(script.bytes.to_vec()).unwrap();
+        for body in ["echo even", "echo odd"] {
+            assert_eq!(text.matches(body).count(), 1, "{body}");
+        }
+        assert_eq!(text.matches("\n_body1\n").count(), 5);
+    }
+}

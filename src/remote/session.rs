@@ -42,6 +42,11 @@ impl Session {
         }
     }
 
+    /// Whether the same exec will do for both.
+    pub fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.link, &other.link) && self.surroundings.become_user == other.surroundings.become_user
+    }
+
     pub async fn run_one(&self, payload: Payload, check_mode: bool) -> Result<Outcome, RemoteError> {
         let segment = Segment { steps: vec![self.step(payload, check_mode)] };
         only(self.run(segment, &Deaf).await?)

@@ -84,7 +84,10 @@ impl Lines {
                 let text = "interrupted: running tasks end, no new ones start; Ctrl-C again leaves at once";
                 format!("{}\n", self.look.paint(Tone::Warning, text))
             }
-            EventKind::RunFinished { seconds, result, .. } => self.recap.render(*seconds, *result, &self.look),
+            EventKind::RunFinished { seconds, result, execs, .. } => {
+                let execs = (self.detail.verbosity > 0).then_some(*execs);
+                self.recap.render(*seconds, *result, execs, &self.look)
+            }
             _ => String::new(),
         }
     }

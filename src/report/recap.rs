@@ -111,13 +111,16 @@ impl Recap {
         self.hosts.values().fold(Counts::default(), |sum, counts| sum.plus(counts))
     }
 
-    pub(super) fn render(&self, seconds: f64, result: RunResult, look: &Look) -> String {
+    /// `execs` is for those who want to know how many commands it took.
+    pub(super) fn render(&self, seconds: f64, result: RunResult, execs: Option<u64>, look: &Look) -> String {
         let mut text = String::new();
         self.render_table(&mut text, look);
         self.render_slowest(&mut text, look);
         self.render_not_run(&mut text, look);
         let (tone, verdict) = self.verdict(result);
-        push(&mut text, format_args!("\n{} ({})", look.paint(tone, verdict), duration(seconds)));
+        let execs = execs.map(|execs| format!(", {}", count(usize::try_from(execs).unwrap_or(usize::MAX), "exec")));
+        let execs = execs.unwrap_or_default();
+        push(&mut text, format_args!("\n{} ({}{execs})", look.paint(tone, verdict), duration(seconds)));
         text
     }
 

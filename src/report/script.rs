@@ -120,6 +120,6 @@ pub(super) fn run() -> Vec<Event> {
         finished(node("h10", "Guess"), Status::Ok, 0.1, Shown { unknown: true, ..Shown::default() }),
         finished(handler, Status::Changed, 0.5, Shown::default()),
         event(EventKind::Interrupted),
-        event(EventKind::RunFinished { run: "r1".into(), seconds: 80.2, result: RunResult::Failed }),
+        event(EventKind::RunFinished { run: "r1".into(), seconds: 80.2, result: RunResult::Failed, execs: 7 }),
     ]
 }

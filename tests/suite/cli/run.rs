@@ -5,7 +5,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-use crate::support::{Sshd, TempUser, program::Folder, signal};
+use crate::support::{Sshd, TempUser, program::Folder, signal, wait_until};
 use serde_json::Value;
 
 const PLAYBOOK: &str = r#"
@@ -145,7 +145,7 @@ fn long_playbook(folder: &Folder) {
 
 #[test]
 fn the_first_interrupt_lets_running_tasks_end() {
-    let sshd = Sshd::start();
+    let sshd = Sshd::with_own_tmp();
     let folder = Folder::with_hosts(&sshd, 1);
     long_playbook(&folder);
     let (mut child, mut lines) = long_run(&folder);
@@ -155,6 +155,7 @@ fn the_first_interrupt_lets_running_tasks_end() {
         line.clear();
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended without a word");
     }
+    wait_until(|| sshd.stop_requests() == 1);
     folder.write("release", "");
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();

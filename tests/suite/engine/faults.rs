@@ -1,7 +1,7 @@
 //! What a run does when things go wrong, over a real sshd.
 use std::time::{Duration, Instant};
 
-use crate::support::{engine::Bench, signal};
+use crate::support::{Sshd, engine::Bench, signal, wait_until};
 use etcdrun::{
     execute::{Interrupt, RunOptions},
     model::{EventKind, RunResult, Status},
@@ -67,19 +67,25 @@ fn a_connection_killed_in_mid_task_is_unreachable_and_soon() {
 
 #[test]
 fn the_first_interrupt_lets_running_nodes_end() {
-    let bench = Bench::new(2);
+    let bench = Bench::on(Sshd::with_own_tmp(), 2);
     let play = r#"
 - hosts: all
+  vars: { log: "DIR/{{ inventory_hostname }}" }
   tasks:
-    - { name: Running, shell: "echo begun >> DIR/{{ inventory_hostname }}; sleep 1; echo ended >> DIR/{{ inventory_hostname }}" }
+    - { name: Running, shell: "echo begun >> {{ log }}; until [ -e DIR/go ]; do sleep 0.05; done; echo ended >> {{ log }}" }
     - { name: Next, command: "true" }
 "#;
     let interrupt = Interrupt::default();
-    let report = bench.run_until(play, RunOptions::default(), &interrupt, |event| {
-        if matches!(event.kind, EventKind::NodeStarted { .. }) {
+    let report = bench.run_until(play, RunOptions::default(), &interrupt, |event| match event.kind {
+        EventKind::NodeStarted { .. } => {
             wait_until(|| bench.path("h1").exists() && bench.path("h2").exists());
             interrupt.stop();
         }
+        EventKind::Interrupted => {
+            wait_until(|| bench.sshd.stop_requests() == 2);
+            bench.write("go", "");
+        }
+        _ => {}
     });
     assert_eq!(report.result, RunResult::Interrupted);
     assert_eq!(bench.read("h1"), "begun\nended\n");
@@ -251,14 +257,6 @@ fn sleepers(seconds: &str) -> usize {
     let is_it = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == wanted);
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes.filter(|entry| is_it(&entry.file_name().to_string_lossy())).count()
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited too long");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::{
 
 use etcdrun::{
     model::{Diff, Outcome},
-    remote::{Link, LinkOptions, Payload, RemoteError, Segment, Session, Step, StepSink, Surroundings},
+    remote::{Link, LinkOptions, OnFailure, Payload, RemoteError, Segment, Session, Step, StepSink, Surroundings},
 };
+use tokio_util::sync::CancellationToken;
 
 const SHELLS: [&[&str]; 3] = [&["dash"], &["bash"], &["busybox", "sh"]];
 
@@ -123,6 +124,48 @@ async fn steps_report_by_themselves_and_nothing_runs_after_a_failure() {
             expected
         );
         assert_eq!(heard.len(), expected.len() + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_step_says_what_its_failure_stops() {
+    use OnFailure::{GoOn, Stop, StopLater};
+    let failing = |on_failure| Step { on_failure, ..step("exit 3") };
+    let fine = |on_failure| Step { on_failure, ..step(":") };
+    let cases = [
+        (vec![failing(GoOn), fine(Stop), fine(Stop)], 3),
+        (vec![failing(Stop), fine(Stop)], 1),
+        (vec![failing(StopLater), fine(StopLater), failing(StopLater), fine(Stop), fine(Stop)], 4),
+        (vec![fine(StopLater), fine(Stop), fine(Stop)], 3),
+    ];
+    for shell in SHELLS {
+        for (steps, ran) in &cases {
+            assert_eq!(run(shell, steps.clone()).await.unwrap().len(), *ran, "{shell:?}");
+        }
+    }
+}
+
+/// Asks for a stop when the first step starts.
+struct Stopping(CancellationToken);
+
+impl StepSink for Stopping {
+    fn started(&self, _: usize) {
+        self.0.cancel();
+    }
+    fn output(&self, _: usize, _: bool, _: &[u8]) {}
+    fn finished(&self, _: usize, _: &Outcome) {}
+}
+
+#[tokio::test]
+async fn a_runner_that_is_told_to_stop_ends_its_step_and_starts_no_other() {
+    for shell in SHELLS {
+        let waiting = step("while [ ! -e \"$_stop\" ]; do sleep 0.05; done; result file \"$_stop\"");
+        let segment = Segment { steps: vec![waiting, step("changed")] };
+        let sink = Stopping(CancellationToken::new());
+        let outcomes = session(shell).run_until(&segment, &sink, &sink.0).await.unwrap();
+        assert_eq!(outcomes.len(), 1, "{shell:?}");
+        let file = outcomes[0].data["file"].as_str().unwrap();
+        assert!(!std::path::Path::new(file).exists(), "{shell:?}: {file} is left");
     }
 }
 

@@ -38,7 +38,11 @@ pub struct Loaded {
 impl Bench {
     /// Hosts h1 to hN.
     pub fn new(hosts: usize) -> Self {
-        let sshd = Sshd::start();
+        Self::on(Sshd::start(), hosts)
+    }
+
+    /// The same hosts on a server that was started otherwise.
+    pub fn on(sshd: Sshd, hosts: usize) -> Self {
         let inventory = sshd.inventory(hosts);
         Self { sshd, folder: tempfile::tempdir().unwrap(), inventory }
     }
@@ -148,6 +152,14 @@ impl Report {
     pub fn count(&self, wanted: Status) -> usize {
         let is = |event: &&Event| matches!(&event.kind, EventKind::NodeFinished { status, .. } if *status == wanted);
         self.events.iter().filter(is).count()
+    }
+
+    /// Commands that were started on hosts.
+    pub fn execs(&self) -> u64 {
+        match self.events.last().map(|event| &event.kind) {
+            Some(EventKind::RunFinished { execs, .. }) => *execs,
+            other => panic!("a run ends with {other:?}"),
+        }
     }
 
     /// The message of the first node of that task that ended.

@@ -9,6 +9,6 @@ pub mod sshd;
 pub mod user;
 
 pub use module::{Operator, local_session, problems, run_module, session};
-pub use process::{Group, descendants, run, signal};
+pub use process::{Group, descendants, run, signal, wait_until};
 pub use sshd::{Sshd, SshdBuilder, options};
 pub use user::TempUser;

@@ -76,3 +76,12 @@ impl Drop for Group {
         }
     }
 }
+
+/// Waits for what is sure to come.
+pub fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "waited too long");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

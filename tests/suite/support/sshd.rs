@@ -128,6 +128,20 @@ impl Sshd {
         Self::builder().start()
     }
 
+    /// The same, with a folder of its own for temporary files.
+    pub fn with_own_tmp() -> Self {
+        let builder = Self::builder();
+        let tmp = builder.folder().join("tmp");
+        std::fs::create_dir(&tmp).unwrap();
+        builder.env("TMPDIR", tmp.to_str().unwrap()).start()
+    }
+
+    /// How many runners were told to stop and have not yet; for [`Sshd::with_own_tmp`].
+    pub fn stop_requests(&self) -> usize {
+        let names = std::fs::read_dir(self.path("tmp")).unwrap().flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("etcdrun-stop-")).count()
+    }
+
     pub fn builder() -> SshdBuilder {
         let user = run("id", &["-un"]).stdout;
         SshdBuilder {

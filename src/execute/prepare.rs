@@ -1,0 +1,185 @@
+//! Makes a segment of nodes: what each will do, worked out before those in front of it have run.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    fusion::never_fails,
+    items::{Gathered, Item},
+    node::{Built, NodeRun, Trouble},
+    pending::Pending,
+};
+use crate::{
+    model::{Disruption, Effects, Outcome},
+    modules::Action,
+    playbook::Task,
+    remote::{OnFailure, Session, Step},
+    template::Scope,
+};
+
+/// How much the values of one segment weigh at most; hundreds of hosts may have one at the same time.
+const HEAVIEST: usize = 512 << 10;
+
+/// Nodes that go out together, as far as they are known.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub nodes: VecDeque<Prepared>,
+    pub steps: Vec<Step>,
+    /// Where and as whom all of it runs.
+    pub session: Option<Session>,
+    /// What the nodes will leave behind.
+    pending: Arc<Pending>,
+    weight: usize,
+    /// There is a step of which nobody knows what it does.
+    has_opaque: bool,
+    /// The last node is known to fail, so nothing comes behind it.
+    pub closed: bool,
+}
+
+/// A node that is ready to run.
+pub(super) struct Prepared {
+    pub run: NodeRun,
+    pub parts: VecDeque<Part>,
+    pub gathered: Gathered,
+}
+
+/// The whole of a task, or one item of its loop.
+pub(super) struct Part {
+    pub item: Option<Item>,
+    pub work: Work,
+}
+
+pub(super) enum Work {
+    /// Needs no target: what came of it is known already.
+    Known(Result<Outcome, Trouble>),
+    /// The segment's next step.
+    Awaited,
+}
+
+/// A part, and what it asks of the target.
+struct Planned {
+    item: Option<Item>,
+    work: Result<Plan, Trouble>,
+}
+
+enum Plan {
+    Known(Outcome),
+    Step { session: Session, step: Box<Step>, effects: Effects },
+}
+
+impl Draft {
+    /// Adds a node, or hands it back if it has to wait for what the others leave, or for the operator.
+    pub(super) fn add(&mut self, run: NodeRun) -> Result<(), Box<NodeRun>> {
+        let scope = run.context.scope_before(run.play, run.host, &run.task, Some(&self.pending));
+        let planned = run.plan(&scope);
+        let reads_pending = self.pending.was_read();
+        match planned.filter(|planned| !reads_pending && self.takes(&run, planned)) {
+            Some(planned) => self.take(run, planned),
+            None => return Err(Box::new(run)),
+        }
+        Ok(())
+    }
+
+    fn takes(&self, run: &NodeRun, planned: &[Planned]) -> bool {
+        let steps = || {
+            planned.iter().filter_map(|planned| match &planned.work {
+                Ok(Plan::Step { session, step, .. }) => Some((session, step)),
+                _ => None,
+            })
+        };
+        let here = self.session.as_ref().or_else(|| steps().next().map(|(session, _)| session));
+        let is_here = |session: &Session| here.is_none_or(|here| here.is_like(session));
+        let weight = steps().map(|(_, step)| step.weight()).sum::<usize>() + self.weight;
+        // A command on this very machine may be what makes the file that is read here.
+        let too_early = self.has_opaque
+            && reads_files(&run.task)
+            && self.session.as_ref().is_some_and(|session| session.link.is_this_machine());
+        steps().all(|(session, _)| is_here(session)) && !too_early && (weight <= HEAVIEST || self.nodes.is_empty())
+    }
+
+    fn take(&mut self, run: NodeRun, planned: Vec<Planned>) {
+        self.pending.add(run.host, &run.task);
+        let goes_on = run.task.ignore_errors || never_fails(&run.task);
+        let first_step = self.steps.len();
+        let mut parts = VecDeque::with_capacity(planned.len());
+        for Planned { item, work } in planned {
+            let work = match work {
+                Ok(Plan::Step { session, step, effects }) => {
+                    self.weight += step.weight();
+                    self.has_opaque |= effects.opaque;
+                    self.session.get_or_insert(session);
+                    let on_failure = if goes_on { OnFailure::GoOn } else { OnFailure::StopLater };
+                    self.steps.push(Step { on_failure, ..*step });
+                    Work::Awaited
+                }
+                Ok(Plan::Known(outcome)) => {
+                    self.closed |= outcome.failed && !goes_on;
+                    Work::Known(Ok(outcome))
+                }
+                Err(trouble) => {
+                    self.closed |= !run.task.ignore_errors;
+                    Work::Known(Err(trouble))
+                }
+            };
+            parts.push_back(Part { item, work });
+        }
+        if let Some(last) = self.steps[first_step..].last_mut().filter(|_| !goes_on) {
+            last.on_failure = OnFailure::Stop;
+        }
+        self.nodes.push_back(Prepared { run, parts, gathered: Gathered::default() });
+    }
+}
+
+impl NodeRun {
+    /// What the node asks of its target. `None` if the operator has to be at hand.
+    fn plan(&self, scope: &Scope) -> Option<Vec<Planned>> {
+        let Some(items) = &self.task.loops else {
+            return Some(vec![Planned { item: None, work: self.plan_one(scope)? }]);
+        };
+        // Each of them may read what the one before it has set.
+        if self.sets_facts() {
+            return None;
+        }
+        let list = match self.items(items, scope) {
+            Ok(list) => list,
+            Err(trouble) => return Some(vec![Planned { item: None, work: Err(trouble) }]),
+        };
+        let plan = |(position, item)| {
+            let (item, scope) = self.enter(items, position, item, scope);
+            Some(Planned { item: Some(item), work: self.plan_one(&scope)? })
+        };
+        list.iter().enumerate().map(plan).collect()
+    }
+
+    fn plan_one(&self, scope: &Scope) -> Option<Result<Plan, Trouble>> {
+        match self.conditions_hold(scope) {
+            Ok(true) => {}
+            Ok(false) => return Some(Ok(Plan::Known(self.passed_over()))),
+            Err(trouble) => return Some(Err(trouble)),
+        }
+        let Built { effects, action, check_mode } = match self.build(scope) {
+            Ok(built) => built,
+            Err(trouble) => return Some(Err(trouble)),
+        };
+        match action {
+            Action::Engine(_) => None,
+            // A turn must be taken between looking and doing. Nobody can look with a raw command.
+            Action::Remote(_) if effects.disrupts > Disruption::No && !effects.opaque && !check_mode => None,
+            Action::Done(outcome) => Some(Ok(Plan::Known(*outcome))),
+            Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
+                let step = Box::new(session.step(payload, check_mode));
+                step.check()?;
+                Ok(Plan::Step { session, step, effects })
+            })),
+        }
+    }
+}
+
+/// Whether the task carries a file of the operator to its target.
+fn reads_files(task: &Task) -> bool {
+    let has_source = || task.args.as_map().is_some_and(|args| args.get("src").is_some());
+    match task.module.name {
+        "template" | "script" => true,
+        "copy" => has_source(),
+        _ => false,
+    }
+}

@@ -1,0 +1,165 @@
+//! Runs nodes of one target in one exec, and settles each as soon as it ends.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    context::Context,
+    hosts::lock,
+    items::Item,
+    node::{Finished, NodeRun, Trouble},
+    prepare::{Draft, Part, Prepared, Work},
+};
+use crate::{
+    graph::NodeIndex,
+    inventory::HostId,
+    model::Outcome,
+    remote::{RemoteError, Segment, StepSink},
+};
+
+/// What one exec is to do, and whom to tell.
+pub(super) struct Errand {
+    pub context: Arc<Context>,
+    /// In the order they run in, with the hosts that each of them speaks for.
+    pub nodes: Vec<(NodeIndex, Vec<HostId>)>,
+    /// Once it is cancelled, no further node starts.
+    pub stop: CancellationToken,
+    pub finished: UnboundedSender<Finished>,
+}
+
+/// Runs as many of the nodes as fit together; each is reported when it has ended. The others were not touched.
+pub(super) async fn run(errand: Errand) {
+    let Errand { context, nodes, stop, finished } = errand;
+    let is_alone = nodes.len() == 1;
+    let mut runs = nodes.into_iter().filter_map(|(index, hosts)| NodeRun::new(&context, index, hosts));
+    let Some(first) = runs.next() else { return };
+    let begun = first.begin();
+    let mut draft = Draft::default();
+    let alone = if is_alone { Some(first) } else { draft.add(first).err().map(|first| *first) };
+    if let Some(run) = alone {
+        let result = run.alone().await;
+        // The scheduler outlives what it started.
+        let _ = finished.send(run.finish(result, begun));
+        return;
+    }
+    while !draft.closed && runs.next().is_some_and(|run| draft.add(run).is_ok()) {}
+    go(draft, begun, &stop, finished).await;
+}
+
+async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
+    let Draft { nodes, steps, session, .. } = draft;
+    let course = Course { nodes, begun: Some(begun), halted: false, finished };
+    let course = Live(Mutex::new(course));
+    lock(&course.0).settle_known();
+    let result = match session {
+        Some(session) => session.run_until(&Segment { steps }, &course, stop).await.map(drop),
+        None => Ok(()),
+    };
+    lock(&course.0).end(result);
+}
+
+/// Where the segment stands. Nodes leave it when they have ended.
+struct Course {
+    nodes: VecDeque<Prepared>,
+    /// When the first of them started, if it has.
+    begun: Option<Instant>,
+    /// A node failed, and nothing behind it runs.
+    halted: bool,
+    finished: UnboundedSender<Finished>,
+}
+
+impl Course {
+    /// Starts the first node, unless it has started.
+    fn begin(&mut self) -> Instant {
+        let begin = || self.nodes.front().map_or_else(Instant::now, |node| node.run.begin());
+        *self.begun.get_or_insert_with(begin)
+    }
+
+    /// Settles what needs no step, up to the next part that does.
+    fn settle_known(&mut self) {
+        while !self.halted {
+            let Some(node) = self.nodes.front_mut() else { return };
+            match node.parts.pop_front() {
+                Some(Part { item, work: Work::Known(result) }) => {
+                    self.begin();
+                    self.part_ended(item, result);
+                }
+                Some(awaited) => return node.parts.push_front(awaited),
+                // A loop over nothing.
+                None => self.node_ended(None),
+            }
+        }
+    }
+
+    fn step_ended(&mut self, outcome: Outcome) {
+        let Some(part) = self.nodes.front_mut().and_then(|node| node.parts.pop_front()) else { return };
+        self.part_ended(part.item, Ok(outcome));
+        self.settle_known();
+    }
+
+    fn part_ended(&mut self, item: Option<Item>, result: Result<Outcome, Trouble>) {
+        let Some(Prepared { run, parts, gathered }) = self.nodes.front_mut() else { return };
+        let result = result.and_then(|outcome| run.judged_later(item.as_ref(), outcome));
+        let ended = match item {
+            None => Some(Some(result)),
+            Some(item) => match run.gather(gathered, item, result) {
+                Err(trouble) => Some(Some(Err(trouble))),
+                Ok(()) => parts.is_empty().then_some(None),
+            },
+        };
+        if let Some(result) = ended {
+            self.node_ended(result);
+        }
+    }
+
+    /// The result of the first node; `None` for that of its items.
+    fn node_ended(&mut self, result: Option<Result<Outcome, Trouble>>) {
+        let begun = self.begin();
+        let Some(Prepared { run, gathered, parts }) = self.nodes.pop_front() else { return };
+        self.begun = None;
+        let missing = (!parts.is_empty()).then(|| gathered.len() + parts.len());
+        let result = result.unwrap_or_else(|| Ok(run.all_items(gathered, missing)));
+        let finished = run.finish(result, begun);
+        self.halted = !finished.status.satisfies();
+        // The scheduler outlives what it started.
+        let _ = self.finished.send(finished);
+    }
+
+    /// Nothing more comes from the target. What ended is settled; what was under way is in the error's hands.
+    fn end(&mut self, result: Result<(), RemoteError>) {
+        let Some(node) = self.nodes.front().filter(|_| !self.halted) else { return };
+        match result {
+            // Even if we did not see it begin: it may have.
+            Err(error) => self.node_ended(Some(Err(error.into()))),
+            Ok(()) if self.begun.is_none() => {}
+            // It was stopped between two items.
+            Ok(()) if node.run.task.loops.is_some() => self.node_ended(None),
+            Ok(()) => self.node_ended(Some(Err(Trouble::failed("the target sent no result")))),
+        }
+    }
+}
+
+/// Hears of steps as they run.
+struct Live(Mutex<Course>);
+
+impl StepSink for Live {
+    fn started(&self, _: usize) {
+        lock(&self.0).begin();
+    }
+
+    fn output(&self, _: usize, stderr: bool, text: &[u8]) {
+        if let Some(node) = lock(&self.0).nodes.front() {
+            node.run.live(stderr, text);
+        }
+    }
+
+    fn finished(&self, _: usize, outcome: &Outcome) {
+        lock(&self.0).step_ended(outcome.clone());
+    }
+}
