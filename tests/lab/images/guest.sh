@@ -14,7 +14,7 @@ timeout 0
 label linux
     kernel /boot/vmlinuz-$kernel
     initrd /boot/initrd.img-$kernel
-    append root=UUID=$ROOT_UUID rootfstype=ext4 ro console=ttyS0,115200 quiet net.ifnames=0 mitigations=off tsc=reliable no_timer_check nokaslr audit=0 selinux=0 apparmor=0 cryptomgr.notests rcupdate.rcu_expedited=1
+    append root=UUID=$ROOT_UUID rootfstype=ext4 ro init=/usr/local/sbin/ignition-init console=ttyS0,115200 quiet net.ifnames=0 mitigations=off tsc=reliable no_timer_check nokaslr audit=0 lsm=yama cryptomgr.notests rcupdate.rcu_expedited=1
 CONF
 echo "UUID=$ROOT_UUID / ext4 defaults,noatime,x-systemd.growfs 0 0" >/etc/fstab
 
