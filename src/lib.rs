@@ -20,6 +20,7 @@ pub mod modules;
 pub mod playbook;
 pub mod remote;
 pub mod report;
+pub mod secret;
 pub mod source;
 pub mod ssh;
 pub mod template;

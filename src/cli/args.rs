@@ -36,6 +36,22 @@ pub struct InventoryArgs {
     /// Only these hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection
     #[arg(short, long, value_name = "PATTERN", help_heading = "Hosts")]
     pub limit: Option<String>,
+
+    #[command(flatten)]
+    pub keys: KeyArgs,
+}
+
+/// Which keys open what is encrypted with age.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KeyArgs {
+    /// Open secrets with this age identity or SSH key; several are tried [default:
+    /// ~/.config/etcdrun/identity, ~/.ssh/id_ed25519, ~/.ssh/id_rsa]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Secrets")]
+    pub age_identity: Vec<PathBuf>,
+
+    /// Read the age passphrase from the first line of this file, rather than asking for it
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Secrets")]
+    pub age_passphrase_file: Option<PathBuf>,
 }
 
 /// Which tasks are meant, and with which variables.

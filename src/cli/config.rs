@@ -44,6 +44,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("become_user", "the user to become; root"),
     ("become_ask_pass", "whether to ask for the sudo password; false"),
     ("become_password_file", "the file whose first line is the sudo password"),
+    ("age_identity", "identity files that open secrets, a string or a list; as a variable, separated by colons"),
+    ("age_passphrase_file", "the file whose first line is the age passphrase"),
     ("plain", "clean lines instead of progress bars; false"),
     ("color", "auto, always or never; auto"),
 ];
@@ -63,6 +65,8 @@ pub struct Settings {
     pub become_user: Option<String>,
     pub become_ask_pass: bool,
     pub become_password_file: Option<PathBuf>,
+    pub age_identity: Vec<PathBuf>,
+    pub age_passphrase_file: Option<PathBuf>,
     pub plain: bool,
     pub color: Option<ColorChoice>,
 }
@@ -158,6 +162,8 @@ impl Settings {
             "become_user" => self.become_user = Some(given.text()?),
             "become_ask_pass" => self.become_ask_pass = given.flag()?,
             "become_password_file" => self.become_password_file = Some(path(given)?),
+            "age_identity" => self.age_identity = paths(given, ':')?,
+            "age_passphrase_file" => self.age_passphrase_file = Some(path(given)?),
             "plain" => self.plain = given.flag()?,
             "color" => self.color = Some(given.color()?),
             _ => return Err("is unknown".to_owned()),

@@ -7,7 +7,7 @@ use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, RunArgs, VarsArgs},
     doc::find_module,
-    input::{Compiled, Input},
+    input::{Compiled, Input, Opening},
     run::{self, Style},
     vars::pairs,
 };
@@ -63,7 +63,7 @@ pub struct ExecArgs {
 }
 
 pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut input = Input::default();
+    let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory, invocation);
     let limit = input.limit(&args.inventory, &inventory);

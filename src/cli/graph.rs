@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, SelectionArgs},
-    input::compile_all,
+    input::{Opening, compile_all},
     run::{foresee, load_options},
 };
 use crate::graph;
@@ -47,7 +47,8 @@ enum Format {
 pub fn run(args: &GraphArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let load = load_options(invocation);
     let names = std::slice::from_ref(&args.playbook);
-    let compiled = compile_all(names, &args.inventory, &args.selection, &load, invocation)?;
+    let opening = Opening::FilesOnly;
+    let compiled = compile_all(names, &args.inventory, &args.selection, &load, opening, invocation)?;
     let format = match args.format {
         _ if invocation.json => graph::Format::Json,
         Format::Dot => graph::Format::Dot,

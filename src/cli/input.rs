@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     CliError, Invocation,
-    args::{InventoryArgs, SelectionArgs, VarsArgs},
+    args::{InventoryArgs, KeyArgs, SelectionArgs, VarsArgs},
     vars::parse_extra_vars,
 };
 use crate::{
@@ -22,8 +22,17 @@ use crate::{
 /// What is tried where no inventory is named.
 const DEFAULT_INVENTORIES: [&str; 3] = ["inventory", "inventory.yaml", "inventory.yml"];
 
+/// What is opened of what is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// All of it: for what runs. May ask for a passphrase.
+    All,
+    /// Files of variables, because their names must be known, if that needs no question. Values stay
+    /// shut: nothing else needs them.
+    FilesOnly,
+}
+
 /// Everything read so far, and everything that is wrong with it.
-#[derive(Default)]
 pub(super) struct Input {
     pub sources: Sources,
     pub diagnostics: Diagnostics,
@@ -31,6 +40,16 @@ pub(super) struct Input {
 }
 
 impl Input {
+    pub fn new(keys: &KeyArgs, opening: Opening, invocation: &Invocation) -> Self {
+        let masker = invocation.masker.clone();
+        let keyring = Arc::new(invocation.keyring(keys, opening == Opening::All));
+        let sources = match opening {
+            Opening::All => Sources::opening(keyring, masker),
+            Opening::FilesOnly => Sources::opening_files(keyring, masker),
+        };
+        Self { sources, diagnostics: Diagnostics::default(), extra_vars: Arc::default() }
+    }
+
     pub fn extra_vars(&mut self, args: &VarsArgs) {
         self.extra_vars = Arc::new(parse_extra_vars(&args.extra_vars, &mut self.sources, &mut self.diagnostics));
     }
@@ -107,9 +126,10 @@ pub(super) fn compile_all(
     inventory_args: &InventoryArgs,
     selection: &SelectionArgs,
     load: &LoadOptions,
+    opening: Opening,
     invocation: &Invocation,
 ) -> Result<Compiled, CliError> {
-    let mut input = Input::default();
+    let mut input = Input::new(&inventory_args.keys, opening, invocation);
     input.extra_vars(&selection.vars);
     let inventory = input.inventory(inventory_args, invocation);
     let limit = input.limit(inventory_args, &inventory);

@@ -2,7 +2,11 @@
 
 use clap::{Args, Subcommand};
 
-use super::{CliError, Exit, Invocation, args::InventoryArgs, input::Input};
+use super::{
+    CliError, Exit, Invocation,
+    args::{InventoryArgs, KeyArgs},
+    input::{Input, Opening},
+};
 use crate::{
     inventory::{HostId, Inventory, render},
     source::did_you_mean,
@@ -16,6 +20,9 @@ pub struct InventoryCommand {
     /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", global = true)]
     inventory: Vec<std::path::PathBuf>,
+
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 #[derive(Subcommand, Debug)]
@@ -32,8 +39,8 @@ enum View {
 }
 
 pub fn run(args: &InventoryCommand, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut input = Input::default();
-    let paths = InventoryArgs { inventory: args.inventory.clone(), limit: None };
+    let mut input = Input::new(&args.keys, Opening::FilesOnly, invocation);
+    let paths = InventoryArgs { inventory: args.inventory.clone(), ..InventoryArgs::default() };
     let inventory = input.inventory(&paths, invocation);
     input.check(invocation)?;
     let text = match &args.view {

@@ -3,11 +3,19 @@
 use std::{
     env,
     io::{self, Write, stderr, stdout},
+    sync::Arc,
 };
 
-use super::{CliError, Exit, args::GlobalArgs, config::Settings};
+use super::{
+    CliError, Exit,
+    args::{GlobalArgs, KeyArgs},
+    config::Settings,
+    terminal::ask_secret,
+};
 use crate::{
+    model::Masker,
     report::{ColorChoice, Detail, Look, diagnostics_as_json, render_diagnostics, sanitize},
+    secret::{Ask, KeyOptions, Keyring},
     source::{Diagnostics, Sources},
 };
 
@@ -18,6 +26,8 @@ pub(crate) struct Invocation {
     pub stderr: Look,
     pub json: bool,
     pub verbosity: u8,
+    /// Keeps secrets out of all that is printed.
+    pub masker: Masker,
 }
 
 impl Invocation {
@@ -34,8 +44,9 @@ impl Invocation {
             stderr: Look::of_stderr(choice, plain),
             json: global.json,
             verbosity: global.verbose,
+            masker: Masker::default(),
         };
-        start_log();
+        start_log(invocation.masker.clone());
         if diagnostics.has_errors() {
             return (invocation, Err(CliError::Input(Box::new((diagnostics, sources)))));
         }
@@ -43,14 +54,27 @@ impl Invocation {
         (invocation, Ok(()))
     }
 
+    /// The operator's keys; `may_ask` for passphrases.
+    pub fn keyring(&self, args: &KeyArgs, may_ask: bool) -> Keyring {
+        let settings = &self.settings;
+        let named = if args.age_identity.is_empty() { &settings.age_identity } else { &args.age_identity };
+        let ask: Ask = Arc::new(|question| ask_secret(question).ok().flatten());
+        let options = KeyOptions {
+            identities: named.clone(),
+            passphrase_file: args.age_passphrase_file.clone().or_else(|| settings.age_passphrase_file.clone()),
+            ask: may_ask.then_some(ask),
+        };
+        Keyring::new(options, self.masker.clone())
+    }
+
     pub fn detail(&self, diff: bool) -> Detail {
         Detail { verbosity: self.verbosity, diff }
     }
 
-    /// Prints what the command was asked for.
+    /// Prints what the command was asked for, without secrets.
     pub fn print(&self, text: &str) -> Result<(), CliError> {
         let mut out = stdout().lock();
-        out.write_all(text.as_bytes())?;
+        out.write_all(self.masker.mask(text).as_bytes())?;
         Ok(out.flush()?)
     }
 
@@ -59,6 +83,7 @@ impl Invocation {
         if diagnostics.is_empty() {
             return;
         }
+        let diagnostics = &diagnostics.masked(&self.masker);
         // Where not even problems can be shown, the exit code has to do.
         let _ = match self.json {
             true => self.print(&diagnostics_as_json(diagnostics, sources)),
@@ -67,7 +92,7 @@ impl Invocation {
     }
 
     fn complain(&self, text: &str) -> io::Result<()> {
-        stderr().lock().write_all(text.as_bytes())
+        stderr().lock().write_all(self.masker.mask(text).as_bytes())
     }
 
     /// Says why the command ended early, and with which code.
@@ -87,6 +112,7 @@ impl Invocation {
         diagnostic.help = help.map(str::to_owned);
         let mut diagnostics = Diagnostics::default();
         diagnostics.push(diagnostic);
+        let diagnostics = diagnostics.masked(&self.masker);
         let sources = Sources::default();
         let text = match self.json {
             true => {
@@ -101,10 +127,24 @@ impl Invocation {
     }
 }
 
+/// Standard error, without secrets. The log writes an event at a time.
+struct MaskedLog(Masker);
+
+impl Write for MaskedLog {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        stderr().lock().write_all(self.0.mask(&String::from_utf8_lossy(event)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().lock().flush()
+    }
+}
+
 /// ETCDRUN_LOG=debug shows the inner workings, for whoever hunts a bug in them.
-fn start_log() {
+fn start_log(masker: Masker) {
     let Some(filter) = env::var("ETCDRUN_LOG").ok().filter(|filter| !filter.is_empty()) else { return };
-    let log = tracing_subscriber::fmt().with_writer(stderr).with_env_filter(filter);
+    let log = tracing_subscriber::fmt().with_writer(move || MaskedLog(masker.clone())).with_env_filter(filter);
     // A second start, as in tests, keeps the first log.
     let _ = log.try_init();
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{
     CliError, Exit, Invocation,
     args::{InventoryArgs, VarsArgs},
-    input::Input,
+    input::{Input, Opening},
     run::load_options,
 };
 use crate::{
@@ -29,7 +29,7 @@ pub struct LintArgs {
 }
 
 pub fn run(args: &LintArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut input = Input::default();
+    let mut input = Input::new(&args.inventory.keys, Opening::FilesOnly, invocation);
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory, invocation);
     let limit = input.limit(&args.inventory, &inventory);

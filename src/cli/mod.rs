@@ -19,6 +19,7 @@ mod listing;
 mod playbook;
 mod run;
 mod schema;
+mod secret;
 mod terminal;
 mod vars;
 
@@ -59,6 +60,8 @@ enum Command {
     Inventory(inventory::InventoryCommand),
     /// Find everything that is wrong, without connecting
     Lint(lint::LintArgs),
+    /// Encrypt, view, edit and rekey secrets
+    Secret(secret::SecretCommand),
     /// Print JSON Schemas, for editors
     Schema(schema::SchemaArgs),
     /// Print a completion script for a shell
@@ -102,6 +105,7 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Exec(args) => exec::run(args, invocation),
         Command::Inventory(args) => inventory::run(args, invocation),
         Command::Lint(args) => lint::run(args, invocation),
+        Command::Secret(args) => secret::run(args, invocation),
         Command::Schema(args) => schema::run(args, invocation),
         Command::Completions(args) => completions::run(args, invocation),
         Command::Doc(args) => doc::run(args, invocation),

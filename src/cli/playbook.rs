@@ -5,7 +5,7 @@ use clap::Args;
 use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
-    input::compile_all,
+    input::{Opening, compile_all},
     listing,
     run::{self, Style},
 };
@@ -47,8 +47,10 @@ pub struct PlaybookArgs {
 
 pub fn run(args: &PlaybookArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let load = run::load_options(invocation);
-    let compiled = compile_all(&args.playbooks, &args.inventory, &args.selection, &load, invocation)?;
     let list = listing::Parts { hosts: args.list_hosts, tasks: args.list_tasks, tags: args.list_tags };
+    let runs = !list.any() && !args.syntax_check;
+    let opening = if runs { Opening::All } else { Opening::FilesOnly };
+    let compiled = compile_all(&args.playbooks, &args.inventory, &args.selection, &load, opening, invocation)?;
     if list.any() {
         invocation.print(&listing::render(&compiled.graphs, list, invocation.json))?;
         return Ok(Exit::Success);

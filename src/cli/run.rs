@@ -16,7 +16,7 @@ use crate::{
     execute::{self, Interrupt, Run, RunOptions},
     graph::{self, Graph},
     inventory::Inventory,
-    model::{Emitter, RunResult},
+    model::{Emitter, Masker, RunResult},
     playbook::LoadOptions,
     report::{self, AdhocReporter, JsonReporter, MultiProgress, Output, PlainReporter, ProgressReporter, Reporter},
     source::{Diagnostic, Diagnostics, Sources},
@@ -131,6 +131,7 @@ impl Runner<'_> {
 
     async fn run_one(&self, graph: Graph) -> Result<RunResult, CliError> {
         let (emitter, events) = Emitter::channel();
+        let emitter = emitter.with_masker(self.invocation.masker.clone());
         let reporter = report::spawn(events, self.reporter());
         let result = execute::run(Run {
             graph: Arc::new(graph),
@@ -181,7 +182,9 @@ fn run_options(
         diff: args.diff,
         r#become: connection.r#become || settings.r#become,
         become_user: become_user.map(Into::into),
-        become_password: become_password(connection, invocation)?,
+        become_password: become_password(connection, invocation)?.inspect(|password| {
+            invocation.masker.add(password);
+        }),
         live_output: invocation.verbosity > 0 || invocation.json,
         extra_vars,
         ..defaults
@@ -249,7 +252,7 @@ fn connector(
         config_file: args.ssh_config.clone().or_else(|| settings.ssh_config.clone()),
         accept_new: args.accept_new || settings.accept_new,
         connect_timeout: timeout.unwrap_or(defaults.connect_timeout),
-        prompt: Arc::new(TerminalPrompt { screen }),
+        prompt: Arc::new(TerminalPrompt { screen, masker: invocation.masker.clone() }),
         ..defaults
     };
     let connector = Connector::new(options).map_err(|error| bad_ssh_config(&error))?;
@@ -265,6 +268,7 @@ fn bad_ssh_config(error: &crate::ssh::SshError) -> CliError {
 /// Asks for passphrases in the midst of a run; the bars make room for the question.
 struct TerminalPrompt {
     screen: MultiProgress,
+    masker: Masker,
 }
 
 #[async_trait]
@@ -272,7 +276,10 @@ impl Prompt for TerminalPrompt {
     async fn secret(&self, question: &str) -> Option<Zeroizing<String>> {
         let (screen, question) = (self.screen.clone(), question.to_owned());
         let ask = move || screen.suspend(|| ask_secret(&question));
-        tokio::task::spawn_blocking(ask).await.ok()?.ok()?
+        let answer = tokio::task::spawn_blocking(ask).await.ok()?.ok()?;
+        answer.inspect(|answer| {
+            self.masker.add(answer);
+        })
     }
 }
 

@@ -18,9 +18,10 @@ const ERASE_LINE: u8 = 21;
 /// that the person declined (Ctrl-C, Ctrl-D); an error, that there is no terminal.
 pub(super) fn ask_secret(question: &str) -> io::Result<Option<Zeroizing<String>>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
-    terminal.write_all(question.as_bytes())?;
     let answer = {
+        // Before the question: an answer that comes at once must neither show nor be lost.
         let _silence = Silence::begin(terminal.try_clone()?)?;
+        terminal.write_all(question.as_bytes())?;
         read_line(&mut terminal)
     };
     terminal.write_all(b"\n")?;

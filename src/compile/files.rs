@@ -2,11 +2,11 @@
 
 use crate::{
     playbook::{Place, Play, Task},
-    source::{Diagnostic, Diagnostics, Node},
+    source::{Diagnostic, Diagnostics, Map, Node, Sources, is_sealed},
 };
 
-/// Reports files that are named outright and cannot be found.
-pub(super) fn check(play: &Play, included: &dyn Fn(&Task) -> bool, diagnostics: &mut Diagnostics) {
+/// Reports files that are named outright and cannot be found, or cannot be opened.
+pub(super) fn check(play: &Play, included: &dyn Fn(&Task) -> bool, sources: &Sources, diagnostics: &mut Diagnostics) {
     for task in play.tasks().filter(|task| included(task)).chain(&play.handlers) {
         let places = match task.module.name {
             "template" => task.template_places(),
@@ -22,10 +22,25 @@ pub(super) fn check(play: &Play, included: &dyn Fn(&Task) -> bool, diagnostics: 
             Some(file) if task.module.name == "template" && file.is_dir() => {
                 diagnostics.error(src.span, format!("`{name}` is a folder, and a template is a file"));
             }
-            Some(_) => {}
+            Some(file) if is_taken_as_it_is(args) || task.module.name == "unarchive" || file.is_dir() => {}
+            Some(file) => shut(src, &file, sources).into_iter().for_each(|problem| diagnostics.push(problem)),
             None => diagnostics.push(missing(src, name, &places)),
         }
     }
+}
+
+/// `decrypt: false`.
+fn is_taken_as_it_is(args: &Map) -> bool {
+    args.get("decrypt").is_some_and(|node| node.to_value() == false)
+}
+
+/// Why an encrypted file cannot be opened, if the keys are at hand and it cannot.
+fn shut(src: &Node, file: &Place, sources: &Sources) -> Option<Diagnostic> {
+    let opener = sources.value_opener()?;
+    let contents = file.contents().filter(|contents| is_sealed(contents))?;
+    let error = opener.open(&contents).err()?;
+    let message = format!("`{}`: {}", file.label().display(), error.message);
+    Some(Diagnostic::error(src.span, message).maybe_help(error.help))
 }
 
 fn missing(src: &Node, name: &str, places: &[Place]) -> Diagnostic {

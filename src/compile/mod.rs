@@ -63,7 +63,7 @@ pub fn compile(
         order(inventory, &mut hosts, play.order);
         targets::check(inventory, play, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);
-        files::check(play, &included, diagnostics);
+        files::check(play, &included, sources, diagnostics);
         let reads_facts = names.play(play, &hosts, &included, sources, diagnostics);
         let facts = if reads_facts { facts_task(play) } else { None };
         builder.play(inventory, play, hosts, facts.as_ref());

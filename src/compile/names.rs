@@ -14,7 +14,7 @@ use crate::{
     inventory::{Host, HostId, Inventory},
     modules::FACT_FIELDS,
     playbook::{Expression, Loop, Play, Task, secrets_in_environment},
-    source::{Diagnostic, Diagnostics, Kind, Node, Sources, Vars, did_you_mean},
+    source::{Diagnostic, Diagnostics, Node, Sources, Vars, did_you_mean},
     template::Engine,
 };
 
@@ -147,7 +147,6 @@ impl<'c> Checker<'c> {
 
     fn task(&mut self, scene: &mut Scene<'c>, task: &Task, sources: &mut Sources, diagnostics: &mut Diagnostics) {
         self.secrets(scene, task, diagnostics);
-        refuse_encrypted(&task.args, diagnostics);
         let found = self.uses.of_task(task, sources);
         let mut seen = HashSet::new();
         for name_use in &found {
@@ -230,7 +229,6 @@ impl<'c> Checker<'c> {
         if !seen.insert(std::ptr::from_ref(node)) {
             return;
         }
-        refuse_encrypted(node, diagnostics);
         for found in self.uses.of_node(node) {
             self.check(scene, task, &found, seen, diagnostics);
         }
@@ -359,21 +357,6 @@ fn written<'n>(options: &'n CompileOptions, play: &'n Play, task: &'n Task, name
     let of_play = [&play.vars_files, &play.vars];
     let layers = [&options.extra_vars].into_iter().chain(task.vars.iter().rev()).chain(of_roles).chain(of_play);
     layers.into_iter().find_map(|layer: &Arc<Vars>| layer.get(name))
-}
-
-/// An encrypted value must never reach a host as it stands in the file.
-fn refuse_encrypted(node: &Node, diagnostics: &mut Diagnostics) {
-    if node.tag.as_deref() == Some("!age") {
-        diagnostics.push(
-            Diagnostic::error(node.span, "this value is encrypted, and decrypting is not supported yet")
-                .help("pass the value with `-e @FILE` from a file that only you can read"),
-        );
-    }
-    match &node.kind {
-        Kind::Seq(items) => items.iter().for_each(|item| refuse_encrypted(item, diagnostics)),
-        Kind::Map(map) => map.iter().for_each(|(_, value)| refuse_encrypted(value, diagnostics)),
-        _ => {}
-    }
 }
 
 fn not_produced(found: &Found, late: &Late) -> Diagnostic {

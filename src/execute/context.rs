@@ -73,6 +73,7 @@ impl Context {
         let link_options = LinkOptions {
             become_password: run.options.become_password.clone(),
             command_timeout: run.options.command_timeout,
+            masker: run.sources.masker().clone(),
         };
         Self {
             hosts: Hosts::new(&run.inventory, run.connector, link_options),

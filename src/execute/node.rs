@@ -256,6 +256,7 @@ impl NodeRun {
             file_paths: &self.context.on_disk(&self.task.file_places()),
             template_paths: &self.context.on_disk(&self.task.template_places()),
             check_mode,
+            sources: &self.context.sources,
             span: self.task.span,
         };
         let (effects, action) =
@@ -361,14 +362,15 @@ impl NodeRun {
             return;
         }
         let before = self.shown.fetch_add(text.len(), Ordering::Relaxed);
-        let text = match before {
-            ..LIVE_LIMIT => String::from_utf8_lossy(text).into_owned(),
+        let emitter = &self.context.emitter;
+        match before {
+            ..LIVE_LIMIT => emitter.output(&self.info, stderr, text),
             _ if before - LIVE_LIMIT < text.len() => {
-                "\n(there is more output; it is not shown as it comes)\n".to_owned()
+                emitter.end_output(&self.info, stderr);
+                emitter.output(&self.info, stderr, b"\n(there is more output; it is not shown as it comes)\n");
             }
-            _ => return,
-        };
-        self.context.emitter.emit(EventKind::NodeOutput { node: self.info.clone(), stderr, text });
+            _ => {}
+        }
     }
 }
 

@@ -48,6 +48,7 @@ async fn facts_of(context: &Arc<Context>, host: HostId) {
         file_paths: &[],
         template_paths: &[],
         check_mode: true,
+        sources: &context.sources,
         span: play.span,
     };
     let Ok((_, Action::Remote(payload))) = module.build(&args, &build) else { return };

@@ -168,6 +168,7 @@ impl NodeRun {
             Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
                 let step = Box::new(session.step(payload, check_mode));
                 step.check()?;
+                session.refuse_exposed(&step)?;
                 Ok(Plan::Step { session, step, effects })
             })),
         }

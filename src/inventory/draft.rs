@@ -150,7 +150,7 @@ pub(super) fn check_vars(node: Node, diagnostics: &mut Diagnostics) -> Map {
 
 /// Reports tags that mean nothing here; an unread `!vault` would pass off ciphertext as the value.
 pub(super) fn check_tags(node: &Node, diagnostics: &mut Diagnostics) {
-    if let Some(tag) = node.tag.as_deref().filter(|tag| *tag != "!age") {
+    if let Some(tag) = node.tag.as_deref().filter(|_| !node.is_secret()) {
         let help = match tag {
             "!vault" => "Ansible Vault is not read; encrypt the value with age and tag it `!age`",
             "!unsafe" => "keep it from being rendered with {% raw %} and {% endraw %}",

@@ -60,7 +60,7 @@ pub fn host_text(inventory: &Inventory, id: HostId, sources: &Sources) -> String
     let mut text = format!("{}\n{}", host.name, indent(&table(&rows)));
     let vars: Vec<[String; 3]> = effective(host)
         .into_iter()
-        .map(|(name, node)| [name.to_owned(), shorten(&node.to_value().to_string()), sources.describe(node.span)])
+        .map(|(name, node)| [name.to_owned(), shorten(&node.to_shown().to_string()), sources.describe(node.span)])
         .collect();
     if !vars.is_empty() {
         text.push_str("  variables\n");
@@ -78,7 +78,7 @@ pub fn host_json(inventory: &Inventory, id: HostId, sources: &Sources) -> Value 
     };
     let vars: ValueMap = effective(host)
         .into_iter()
-        .map(|(name, node)| (name.to_owned(), json!({"value": node.to_value(), "from": sources.describe(node.span)})))
+        .map(|(name, node)| (name.to_owned(), json!({"value": node.to_shown(), "from": sources.describe(node.span)})))
         .collect();
     json!({
         "name": host.name,
@@ -134,7 +134,7 @@ fn host_vars(host: &Host) -> ValueMap {
         ("ansible_become_user", host.become_user.clone().map(Value::from)),
     ];
     let connection = connection.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let vars = effective(host).into_iter().map(|(name, node)| (name.to_owned(), node.to_value()));
+    let vars = effective(host).into_iter().map(|(name, node)| (name.to_owned(), node.to_shown()));
     connection.chain(vars).collect()
 }
 

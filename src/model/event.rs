@@ -3,11 +3,14 @@
 //! The JSON form of these types is a public interface (`--json`, documented in docs/events.md);
 //! `EVENT_VERSION` goes up when a field changes its meaning or disappears.
 
-use std::sync::{Arc, mpsc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+};
 
 use serde::Serialize;
 
-use super::{Diff, HostName, Outcome, Status, Value, ValueMap};
+use super::{Diff, HostName, MaskedStream, Masker, Outcome, Status, Value, ValueMap};
 
 pub const EVENT_VERSION: u32 = 1;
 
@@ -71,6 +74,12 @@ impl Shown {
             diff: outcome.diff.clone(),
             unknown: outcome.unknown,
         }
+    }
+
+    fn mask(&mut self, masker: &Masker) {
+        [&mut self.msg, &mut self.stdout, &mut self.stderr].into_iter().for_each(|text| masker.mask_in_place(text));
+        masker.mask_map(&mut self.data);
+        self.diff.iter_mut().for_each(|diff| masker.mask_diff(diff));
     }
 }
 
@@ -146,6 +155,31 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Takes secrets out of all that comes of running something. Live output is masked as a stream.
+    fn mask(&mut self, masker: &Masker) {
+        match self {
+            Self::NodeRetry { msg, .. } | Self::Warning { msg } => masker.mask_in_place(msg),
+            Self::ItemFinished { item, result, .. } => {
+                masker.mask_value(item);
+                result.mask(masker);
+            }
+            Self::NodeFinished { result, hint, .. } => {
+                result.mask(masker);
+                hint.iter_mut().for_each(|hint| masker.mask_in_place(hint));
+            }
+            // Names of files, plays, tasks and hosts: what is written there is no secret.
+            Self::RunStarted { .. }
+            | Self::PlayStarted { .. }
+            | Self::NodeStarted { .. }
+            | Self::NodeOutput { .. }
+            | Self::NodeProgress { .. }
+            | Self::Interrupted
+            | Self::RunFinished { .. } => {}
+        }
+    }
+}
+
 /// How a run ended; each has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,24 +192,71 @@ pub enum RunResult {
     Interrupted,
 }
 
-/// Where events go. Cheap to clone; emitting never blocks and never fails.
+/// Where events go, and the one place where secrets are taken out of them. Cheap to clone; emitting
+/// never blocks and never fails.
 #[derive(Clone, Debug)]
 pub struct Emitter {
     sender: Option<mpsc::Sender<Event>>,
+    masker: Masker,
+    streams: Arc<Mutex<Streams>>,
 }
+
+/// Live output on its way; by node, `true` for standard error.
+type Streams = HashMap<(Arc<str>, bool), MaskedStream>;
 
 impl Emitter {
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel();
-        (Self { sender: Some(sender) }, receiver)
+        (Self { sender: Some(sender), ..Self::silent() }, receiver)
     }
 
     /// For callers that want no events.
     pub fn silent() -> Self {
-        Self { sender: None }
+        Self { sender: None, masker: Masker::default(), streams: Arc::default() }
     }
 
-    pub fn emit(&self, kind: EventKind) {
+    pub fn with_masker(self, masker: Masker) -> Self {
+        Self { masker, ..self }
+    }
+
+    pub fn emit(&self, mut kind: EventKind) {
+        match &kind {
+            EventKind::NodeOutput { node, stderr, text } => return self.output(node, *stderr, text.as_bytes()),
+            EventKind::NodeFinished { node, .. } => {
+                [false, true].iter().for_each(|stderr| self.end_output(node, *stderr))
+            }
+            _ => {}
+        }
+        kind.mask(&self.masker);
+        self.send(kind);
+    }
+
+    /// A piece of a running command's output. A secret may be cut in two by the end of a piece, and so
+    /// may a character, so some of it may come with the next one.
+    pub fn output(&self, node: &Arc<NodeInfo>, stderr: bool, piece: &[u8]) {
+        let text = {
+            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            let stream = streams.entry((node.id.clone(), stderr)).or_insert_with(|| self.masker.stream());
+            stream.push(piece)
+        };
+        self.send_output(node, stderr, text);
+    }
+
+    /// No more of this output will be shown.
+    pub fn end_output(&self, node: &Arc<NodeInfo>, stderr: bool) {
+        let stream = self.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&(node.id.clone(), stderr));
+        if let Some(mut stream) = stream {
+            self.send_output(node, stderr, stream.finish());
+        }
+    }
+
+    fn send_output(&self, node: &Arc<NodeInfo>, stderr: bool, text: String) {
+        if !text.is_empty() {
+            self.send(EventKind::NodeOutput { node: node.clone(), stderr, text });
+        }
+    }
+
+    fn send(&self, kind: EventKind) {
         let Some(sender) = &self.sender else { return };
         let at = jiff::Timestamp::now().as_millisecond();
         // A reporter that is gone has nothing more to say; the run goes on.

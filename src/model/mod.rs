@@ -1,9 +1,10 @@
-//! Model: the words every stage shares. Spans, names, values, effects, outcomes.
+//! Model: the words every stage shares. Spans, names, values, effects, outcomes, secrets to hide.
 //!
 //! Plain data without behaviour that belongs to a stage; imports nothing from the other folders.
 
 mod effects;
 mod event;
+mod mask;
 mod names;
 mod outcome;
 mod scalar;
@@ -11,6 +12,7 @@ mod span;
 
 pub use effects::{Disruption, Effects};
 pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RunResult, Shown};
+pub use mask::{MASK, MIN_SECRET, MaskedStream, Masker};
 pub use names::{ClusterName, GroupName, HostName};
 pub use outcome::{Diff, Outcome, Status};
 pub use scalar::{ByteSize, FileMode, ParseScalarError, Seconds};

@@ -96,5 +96,6 @@ impl Module for Command {
 /// The values that say what a command reads.
 pub(super) fn with_stdin(payload: Payload, stdin: Option<String>, newline: bool) -> Payload {
     let payload = payload.flag("has_stdin", stdin.is_some());
-    payload.maybe("stdin", stdin.map(|text| if newline && !text.ends_with('\n') { text + "\n" } else { text }))
+    let stdin = stdin.map(|text| if newline && !text.ends_with('\n') { text + "\n" } else { text });
+    payload.hidden("stdin", stdin.unwrap_or_default())
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     action::Action,
     command::yes,
-    local,
+    local::{self, Files},
     place::{self, Place},
     spec::{BuildContext, Module, ModuleError, ResultField},
     tree::Tree,
@@ -51,6 +51,9 @@ pub struct Copy {
     /// Replace a file that has another content; `false` writes it only where none is yet.
     #[serde(default = "yes")]
     force: bool,
+    /// Decrypt a `src` that is encrypted with age; `false` copies it as it is.
+    #[serde(default = "yes")]
+    decrypt: bool,
     /// `src` is a file that is already on the target.
     #[serde(default)]
     remote_src: bool,
@@ -97,7 +100,7 @@ impl Module for Copy {
 
     fn action(mut self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let (src, content) = (self.src.take(), self.content.take());
-        let remote_src = self.remote_src;
+        let (remote_src, files) = (self.remote_src, context.files(self.decrypt));
         let place = self.place()?;
         match (src, content) {
             (_, Some(content)) => Ok(Action::Remote(place.inline(&text_of(content)?))),
@@ -105,7 +108,7 @@ impl Module for Copy {
                 let place = Place { name: name_of(&src)?, ..place };
                 Ok(Action::Remote(place.remote(&src)))
             }
-            (Some(src), _) => copy_local(place, &src, context),
+            (Some(src), _) => copy_local(place, &src, files, context),
             (None, None) => Err(ModuleError::new("`copy` needs `src` or `content`")),
         }
     }
@@ -128,12 +131,12 @@ impl Copy {
     }
 }
 
-fn copy_local(place: Place, src: &str, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
+fn copy_local(place: Place, src: &str, files: Files, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
     let path = local::find(src, context.file_paths)?;
     if path.is_dir() {
-        return Ok(Action::Engine(Box::new(Tree::new(place, path, src.ends_with('/'))?)));
+        return Ok(Action::Engine(Box::new(Tree::new(place, path, src.ends_with('/'), files)?)));
     }
-    Place { name: name_of(src)?, ..place }.local(path)
+    Ok(Place { name: name_of(src)?, ..place }.local(files.read(&path)?))
 }
 
 pub(super) fn checked_dest(dest: String) -> Result<String, ModuleError> {

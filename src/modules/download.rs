@@ -155,8 +155,8 @@ impl Download {
         place
             .url(BODY, sha256)
             .value("via", via)
-            .value("url", &self.url)
-            .value("curl", self.curl_config())
+            .hidden("url", &self.url)
+            .hidden("curl", self.curl_config())
             .value("timeout", self.timeout_seconds().to_string())
             .flag("has_headers", !self.headers.is_empty())
     }

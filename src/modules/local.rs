@@ -4,11 +4,20 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
-use super::spec::ModuleError;
+use super::{
+    action::{ActionContext, ActionError},
+    spec::{BuildContext, ModuleError},
+};
+use crate::{
+    model::Masker,
+    source::{Opener, is_sealed},
+};
 
 /// A text up to this size travels inside the payload; anything else is uploaded, and only if it is wanted.
 pub(super) const INLINE_LIMIT: u64 = 64 * 1024;
@@ -79,16 +88,118 @@ pub(super) fn with_home(path: &str) -> PathBuf {
     }
 }
 
-/// The body of a small text file, or nothing if it must be uploaded.
-pub(super) fn read_inline(path: &Path) -> Result<Option<Vec<u8>>, ModuleError> {
-    let unreadable = |error: io::Error| ModuleError::new(format!("cannot read `{}`: {error}", path.display()));
-    let file = File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.len() > INLINE_LIMIT {
-        return Ok(None);
+/// What goes to a target, and how.
+pub(super) enum Body {
+    /// A small text, inside the payload.
+    Inline {
+        bytes: Zeroizing<Vec<u8>>,
+        secret: bool,
+    },
+    Upload(Source),
+}
+
+impl Body {
+    pub fn is_secret(&self) -> bool {
+        matches!(self, Self::Inline { secret: true, .. } | Self::Upload(Source::Opened { .. }))
     }
-    let mut body = Vec::new();
-    file.take(INLINE_LIMIT + 1).read_to_end(&mut body).map_err(unreadable)?;
-    Ok(Some(body).filter(|body| is_inline(body)))
+}
+
+/// Where the bytes of an upload are.
+pub(super) enum Source {
+    File(PathBuf),
+    /// In memory only, because they are encrypted on disk.
+    Opened {
+        path: PathBuf,
+        bytes: Zeroizing<Vec<u8>>,
+    },
+}
+
+impl Source {
+    pub async fn fingerprint(&self) -> Result<Fingerprint, ActionError> {
+        match self {
+            Self::File(path) => super::place::fingerprint(path).await,
+            Self::Opened { bytes, .. } => Ok(Fingerprint::of(bytes)),
+        }
+    }
+
+    /// The path it has on the target.
+    pub async fn upload(&self, context: &ActionContext) -> Result<String, ActionError> {
+        match self {
+            Self::File(path) => context.upload(path).await,
+            Self::Opened { path, bytes } => Ok(context.session.upload_bytes(path, bytes).await?),
+        }
+    }
+}
+
+/// Reads files of the operator, and opens those that are encrypted.
+#[derive(Clone)]
+pub(super) struct Files {
+    opener: Option<Arc<dyn Opener>>,
+    masker: Masker,
+}
+
+impl BuildContext<'_> {
+    /// `decrypt: false` takes encrypted files as they are.
+    pub(super) fn files(&self, decrypt: bool) -> Files {
+        Files { opener: self.sources.opener().filter(|_| decrypt).cloned(), masker: self.sources.masker().clone() }
+    }
+}
+
+impl Files {
+    pub fn read(&self, path: &Path) -> Result<Body, ModuleError> {
+        let head = head(path).map_err(|error| unreadable(path, &error))?;
+        if self.opens(&head) {
+            let bytes = self.open(path)?;
+            return Ok(match is_inline(&bytes) {
+                true => Body::Inline { bytes, secret: true },
+                false => Body::Upload(Source::Opened { path: path.to_owned(), bytes }),
+            });
+        }
+        Ok(match is_inline(&head) {
+            true => Body::Inline { bytes: Zeroizing::new(head), secret: false },
+            false => Body::Upload(Source::File(path.to_owned())),
+        })
+    }
+
+    /// The whole of a file, and whether it was encrypted.
+    pub fn bytes(&self, path: &Path) -> Result<(Zeroizing<Vec<u8>>, bool), ModuleError> {
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        match self.opens(&bytes) {
+            true => self.open(path).map(|opened| (opened, true)),
+            false => Ok((Zeroizing::new(bytes), false)),
+        }
+    }
+
+    fn opens(&self, head: &[u8]) -> bool {
+        self.opener.is_some() && is_sealed(head)
+    }
+
+    fn open(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, ModuleError> {
+        let sealed = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let Some(opener) = &self.opener else { return Ok(Zeroizing::new(sealed)) };
+        let opened = opener.open(&sealed).map_err(|error| ModuleError {
+            message: format!("`{}`: {}", path.display(), error.message),
+            help: error.help,
+        })?;
+        // What is larger is not shown anywhere.
+        if let Ok(text) = std::str::from_utf8(&opened)
+            && text.len() as u64 <= INLINE_LIMIT
+        {
+            self.masker.add_file(text);
+        }
+        Ok(opened)
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> ModuleError {
+    ModuleError::new(format!("cannot read `{}`: {error}", path.display()))
+}
+
+/// The start of a file: enough to see what it is, and all of a small one.
+fn head(path: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(INLINE_LIMIT + 1).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// Whether a shell can hold the body in a variable, in any locale.
@@ -106,7 +217,8 @@ mod tests {
         let read = |name: &str, body: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, body).unwrap();
-            read_inline(&path).unwrap().is_some()
+            let files = Files { opener: None, masker: Masker::default() };
+            matches!(files.read(&path).unwrap(), Body::Inline { .. })
         };
         assert!(read("text", "grüße\n".as_bytes()));
         assert!(read("empty", b""));

@@ -1,13 +1,13 @@
 //! Puts one file into its place on the target: shared by `copy`, `template` and whatever else writes files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 
 use super::{
     action::{Action, ActionContext, ActionError, EngineAction},
-    local::{self, Fingerprint},
-    spec::{ModuleError, ResultField},
+    local::{Body, Fingerprint, Source},
+    spec::ResultField,
 };
 use crate::{
     model::{FileMode, Outcome, Value},
@@ -40,6 +40,8 @@ pub(super) struct Place {
     pub follow: bool,
     /// A command that must accept the new file; `%s` is its path.
     pub validate: Vec<String>,
+    /// The body is secret: what changes in it is not shown.
+    pub secret: bool,
     /// The state the file must still be in, or nothing is written and the result says `stale`.
     pub expect: Option<Expect>,
 }
@@ -54,7 +56,7 @@ pub(super) enum Expect {
 impl Place {
     /// A payload that carries the body with it. The body must not contain NUL bytes.
     pub fn inline(&self, body: &[u8]) -> Payload {
-        self.payload("inline", &Fingerprint::of(body)).value("content", body)
+        self.payload("inline", &Fingerprint::of(body)).hidden("content", body)
     }
 
     /// A payload that settles everything but the body, and says `wanted` if that must travel.
@@ -97,15 +99,17 @@ impl Place {
             .flag("follow", self.follow)
             .maybe("expect", expect);
         let payload = attributes(payload, self.owner.as_deref(), self.group.as_deref(), self.mode.as_ref());
+        let payload = Payload { no_diff: self.secret, ..payload };
         self.validate.iter().fold(payload, Payload::arg)
     }
 
     /// Places a local file: inside the payload if it is a small text, by an upload otherwise.
-    pub fn local(self, path: PathBuf) -> Result<Action, ModuleError> {
-        Ok(match local::read_inline(&path)? {
-            Some(body) => Action::Remote(self.inline(&body)),
-            None => Action::Engine(Box::new(Upload { place: self, path })),
-        })
+    pub fn local(self, body: Body) -> Action {
+        let place = Self { secret: body.is_secret(), ..self };
+        match body {
+            Body::Inline { bytes, .. } => Action::Remote(place.inline(&bytes)),
+            Body::Upload(source) => Action::Engine(Box::new(Upload { place, source })),
+        }
     }
 }
 
@@ -132,19 +136,19 @@ fn canonical_mode(mode: &FileMode) -> &str {
 /// A body that is too large, or not text, to be part of a payload.
 pub(super) struct Upload {
     pub place: Place,
-    pub path: PathBuf,
+    pub source: Source,
 }
 
 #[async_trait]
 impl EngineAction for Upload {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let fingerprint = fingerprint(&self.path).await?;
+        let fingerprint = self.source.fingerprint().await?;
         let mut asked = context.run(self.place.ask(&fingerprint)).await?;
         let wanted = asked.data.shift_remove("wanted") == Some(Value::Bool(true));
         if asked.failed || context.check_mode || !wanted {
             return Ok(asked);
         }
-        let staged = context.upload(&self.path).await?;
+        let staged = self.source.upload(context).await?;
         context.run(self.place.staged(&staged, &fingerprint)).await
     }
 }

@@ -1,14 +1,13 @@
 //! `script`: runs a script of the operator on the target.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     action::{Action, ActionContext, ActionError, EngineAction},
-    command, copy, local,
+    command, copy,
+    local::{self, Body, Source},
     spec::{BuildContext, Module, ModuleError, ResultField},
     words,
 };
@@ -67,10 +66,11 @@ impl Module for Script {
         if path.is_dir() {
             return Err(ModuleError::new(format!("`{}` is a folder, not a script", path.display())));
         }
-        let body = local::read_inline(&path)?;
-        let interpreter = match &self.executable {
-            Some(executable) => words::split(executable)?,
-            None => shebang(body.as_deref().unwrap_or_default()),
+        let body = context.files(true).read(&path)?;
+        let interpreter = match (&self.executable, &body) {
+            (Some(executable), _) => words::split(executable)?,
+            (None, Body::Inline { bytes, .. }) => shebang(bytes),
+            (None, Body::Upload(_)) => Vec::new(),
         };
         let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("script.sh")))
             .value("cmd", &self.cmd)
@@ -78,12 +78,11 @@ impl Module for Script {
             .value("before", interpreter.len().to_string())
             .maybe("chdir", self.chdir)
             .maybe("creates", self.creates)
-            .maybe("removes", self.removes)
-            .maybe("body", body.as_deref());
+            .maybe("removes", self.removes);
         let payload = interpreter.into_iter().chain(words).fold(payload, Payload::arg).capture();
         Ok(match body {
-            Some(_) => Action::Remote(payload.value("staged", "")),
-            None => Action::Engine(Box::new(Large { payload, path })),
+            Body::Inline { bytes, .. } => Action::Remote(payload.hidden("body", &*bytes).value("staged", "")),
+            Body::Upload(source) => Action::Engine(Box::new(Large { payload: payload.value("body", ""), source })),
         })
     }
 }
@@ -105,7 +104,7 @@ fn shebang(body: &[u8]) -> Vec<String> {
 /// A script that is too large, or not text, to be part of a payload.
 struct Large {
     payload: Payload,
-    path: PathBuf,
+    source: Source,
 }
 
 #[async_trait]
@@ -113,7 +112,7 @@ impl EngineAction for Large {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let staged = match context.check_mode {
             true => String::new(),
-            false => context.upload(&self.path).await?,
+            false => self.source.upload(context).await?,
         };
         context.run(self.payload.clone().value("staged", staged)).await
     }

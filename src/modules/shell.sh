@@ -1,17 +1,19 @@
 # shellcheck shell=sh disable=SC2154
-# Runs arg_cmd in a shell of its own. It travels in the environment, which other users cannot read,
-# and not on the command line, which they can.
+# Runs arg_cmd in a shell of its own, which reads it from a pipe: a command line can be read by all
+# users of the host, an environment by this one.
 
 if [ "$CHECK" ]; then
     unknown "what a command does cannot be predicted"
     exit 0
 fi
 changed
-export etcdrun_command="$arg_cmd"
-# shellcheck disable=SC2016 # The inner shell expands it.
-set -- "$arg_executable" -c 'eval "unset etcdrun_command; $etcdrun_command"'
+set -- "$arg_executable" -c '. /dev/fd/4'
 if [ "$arg_has_stdin" ]; then
-    printf '%s' "$arg_stdin" | "$@" 3>&-
+    printf '%s' "$arg_stdin" | "$@" 3>&- 4<<END_OF_COMMAND
+exec 4<&-; $arg_cmd
+END_OF_COMMAND
     exit $?
 fi
-exec "$@" < /dev/null 3>&-
+exec "$@" < /dev/null 3>&- 4<<END_OF_COMMAND
+exec 4<&-; $arg_cmd
+END_OF_COMMAND

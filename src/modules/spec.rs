@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::action::Action;
 use crate::{
     model::{Effects, Span},
-    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, check, from_node},
+    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, Sources, check, from_node},
     template::{Engine, Scope},
 };
 
@@ -27,6 +27,8 @@ pub struct BuildContext<'a> {
     pub file_paths: &'a [PathBuf],
     pub template_paths: &'a [PathBuf],
     pub check_mode: bool,
+    /// Opens files of the operator that are encrypted, and has what was in them masked.
+    pub sources: &'a Sources,
     /// The place of the task, for errors.
     pub span: Span,
 }

@@ -92,7 +92,7 @@ impl Module for SystemdUnit {
         let payload =
             Payload::new(concat!(include_str!("edit.sh"), include_str!("systemd.sh"), include_str!("systemd_unit.sh")))
                 .value("name", full_name(&self.name)?)
-                .maybe("content", self.content.map(whole_lines))
+                .hidden("content", self.content.map(whole_lines).unwrap_or_default())
                 .maybe("dropin", self.dropin.as_deref().map(dropin_name).transpose()?)
                 .value("state", if self.state == State::Present { "present" } else { "absent" })
                 .maybe("enabled", self.enabled.map(|on| on.to_string()))

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::{
     action::Action,
@@ -75,8 +76,9 @@ impl Module for Template {
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let text = render(&self.src, context)?;
+        let (text, secret) = render(&self.src, context)?;
         let place = Place {
+            secret,
             dest: checked_dest(self.dest)?,
             name: name_of(&self.src)?,
             owner: self.owner,
@@ -93,27 +95,30 @@ impl Module for Template {
     }
 }
 
-fn render(src: &str, context: &BuildContext<'_>) -> Result<String, ModuleError> {
+/// The text, and whether the template was encrypted.
+fn render(src: &str, context: &BuildContext<'_>) -> Result<(Zeroizing<String>, bool), ModuleError> {
     let path = local::find(src, context.template_paths)?;
-    let text = read(&path)?;
-    let include = |name: &str| include(name, &path, context.template_paths);
+    let files = context.files(true);
+    let secret = std::cell::Cell::new(false);
+    let read = |path: &Path| {
+        let (bytes, opened) = files.bytes(path)?;
+        secret.set(secret.get() || opened);
+        let text = String::from_utf8(bytes.to_vec());
+        text.map_err(|_| ModuleError::new(format!("`{}` is not UTF-8 text", path.display())))
+    };
+    let text = Zeroizing::new(read(&path)?);
+    let include = |name: &str| read(&included(name, &path, context.template_paths)?).ok();
     let rendered = context.engine.render_file(&path.display().to_string(), &text, &include, context.scope);
     let rendered = rendered.map_err(|error| ModuleError { message: error.message, help: error.help })?;
+    let rendered = Zeroizing::new(rendered);
     match rendered.contains('\0') {
         true => Err(ModuleError::new(format!("`{src}` renders to a text with a NUL byte"))),
-        false => Ok(rendered),
+        false => Ok((rendered, secret.get())),
     }
 }
 
 /// A template that another one includes: beside it, or where templates are looked for.
-fn include(name: &str, from: &Path, folders: &[PathBuf]) -> Option<String> {
+fn included(name: &str, from: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     let beside = from.parent().map(|folder| folder.join(name)).filter(|path| path.is_file());
-    let path = beside.or_else(|| local::find(name, folders).ok())?;
-    read(&path).ok()
-}
-
-fn read(path: &Path) -> Result<String, ModuleError> {
-    let bytes =
-        std::fs::read(path).map_err(|error| ModuleError::new(format!("cannot read `{}`: {error}", path.display())))?;
-    String::from_utf8(bytes).map_err(|_| ModuleError::new(format!("`{}` is not UTF-8 text", path.display())))
+    beside.or_else(|| local::find(name, folders).ok())
 }

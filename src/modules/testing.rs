@@ -24,6 +24,7 @@ fn build<M: Module>(yaml: &str, vars: &Value) -> Result<Action, String> {
         file_paths: &[],
         template_paths: &[],
         check_mode: false,
+        sources: &Sources::default(),
         span: args.span,
     };
     let built = ModuleSpec::of::<M>().build(&args, &context);

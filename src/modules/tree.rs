@@ -9,7 +9,8 @@ use async_trait::async_trait;
 
 use super::{
     action::{ActionContext, ActionError, EngineAction},
-    copy, file, local,
+    copy, file,
+    local::{Body, Files},
     place::{Place, Upload},
     spec::ModuleError,
 };
@@ -28,18 +29,19 @@ pub(super) struct Tree {
     place: Place,
     source: PathBuf,
     root: String,
+    files: Files,
 }
 
 impl Tree {
     /// With `contents_only` the files go straight into `dest`, otherwise into a directory of the folder's name.
-    pub fn new(place: Place, source: PathBuf, contents_only: bool) -> Result<Self, ModuleError> {
+    pub fn new(place: Place, source: PathBuf, contents_only: bool, files: Files) -> Result<Self, ModuleError> {
         let dest = place.dest.trim_end_matches('/').to_owned();
         let root = match contents_only {
             true if dest.is_empty() => "/".to_owned(),
             true => dest,
             false => format!("{dest}/{}", copy::name_of(&source.to_string_lossy())?),
         };
-        Ok(Self { place, source, root })
+        Ok(Self { place, source, root, files })
     }
 
     /// Every directory and file below the source, parents first, by name.
@@ -80,10 +82,11 @@ impl Tree {
             Entry::File { path, dest } => (path, dest),
         };
         let place = Place { dest: dest.clone(), name: String::new(), ..self.place.clone() };
-        let body = local::read_inline(path).map_err(|error| ActionError::Failed(error.message))?;
+        let body = self.files.read(path).map_err(|error| ActionError::Failed(error.message))?;
+        let place = Place { secret: body.is_secret(), ..place };
         Ok(match body {
-            Some(body) => Part::Small(place.inline(&body)),
-            None => Part::Large(Upload { place, path: path.clone() }),
+            Body::Inline { bytes, .. } => Part::Small(place.inline(&bytes)),
+            Body::Upload(source) => Part::Large(Upload { place, source }),
         })
     }
 

@@ -127,7 +127,7 @@ impl Module for User {
             .flag("set_comment", self.comment.is_some())
             .maybe("comment", self.comment)
             .flag("set_password", self.password.is_some())
-            .maybe("password", self.password)
+            .hidden("password", self.password.unwrap_or_default())
             .value(
                 "update_password",
                 if self.update_password == UpdatePassword::Always { "always" } else { "on_create" },

@@ -9,8 +9,6 @@ use crate::{
     template::names_in_template,
 };
 
-const SECRET_TAG: &str = "!age";
-
 /// Looks up a variable as one task sees it.
 pub type Lookup<'l, 'v> = &'l dyn Fn(&str) -> Option<&'v Node>;
 
@@ -55,7 +53,7 @@ impl<'l, 'v> Search<'l, 'v> {
 
     /// Where the first secret in a value, or in what its templates refer to, was written.
     fn secret_in(&mut self, node: &Node) -> Option<Span> {
-        if node.tag.as_deref() == Some(SECRET_TAG) {
+        if node.is_secret() {
             return Some(node.span);
         }
         match &node.kind {

@@ -63,6 +63,9 @@ pub enum RemoteError {
     /// The host answered in a way we do not understand.
     #[error("{0}")]
     Protocol(Trouble),
+    /// A secret would have shown on the target; nothing was sent.
+    #[error("{0}")]
+    Exposed(Trouble),
     /// A file did not get across.
     #[error("{0}")]
     Transfer(Trouble),
@@ -79,6 +82,7 @@ impl RemoteError {
             | Self::Lost(trouble)
             | Self::Become(trouble)
             | Self::Protocol(trouble)
+            | Self::Exposed(trouble)
             | Self::Transfer(trouble)
             | Self::Job(trouble) => trouble.hint.as_deref(),
             Self::TimedOut(_) => None,

@@ -4,6 +4,8 @@ use crate::model::{Diff, Outcome, Value, ValueMap};
 
 /// How much of a step's output, or of one result, is kept.
 const OUTPUT_LIMIT: usize = 8 << 20;
+/// What an honest line is shorter than.
+const LINE_LIMIT: usize = 64 << 10;
 /// How much text one side of a diff shows.
 const DIFF_LIMIT: usize = 256 << 10;
 
@@ -193,7 +195,15 @@ impl Kept {
         self.dropped += (bytes.len() - kept) as u64;
     }
 
-    fn into_text(self) -> String {
+    fn into_text(mut self) -> String {
+        if self.dropped > 0 {
+            // Half a line could be half a secret, which nobody would recognise. A line without end stays.
+            let near = self.bytes.len().saturating_sub(LINE_LIMIT);
+            let line_end = self.bytes[near..].iter().rposition(|&byte| byte == b'\n').map(|end| near + end);
+            let whole = line_end.unwrap_or(self.bytes.len());
+            self.dropped += (self.bytes.len() - whole) as u64;
+            self.bytes.truncate(whole);
+        }
         let mut text = String::from_utf8(self.bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         if self.dropped > 0 {

@@ -39,6 +39,7 @@ impl Session {
         let capture = payload.capture;
         let mut step = self.step(payload, false);
         step.diff = false;
+        self.refuse_exposed(&step)?;
         let nonce = Nonce::random();
         let script = Script::alone(&Segment { steps: vec![step] }, &nonce);
         let script = script.map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
@@ -47,7 +48,7 @@ impl Session {
             .value("id", checked(id)?)
             .value("nonce", nonce.to_string())
             .flag("capture", capture)
-            .value("script", &*script.bytes)
+            .hidden("script", &*script.bytes)
             .value("keeper", KEEPER)
             .value("limit", seconds.to_string());
         let outcome = self.run_one(start, false).await?;

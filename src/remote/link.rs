@@ -20,7 +20,10 @@ use super::{
     sudo::{self, Sudo},
     transfer::Staging,
 };
-use crate::ssh::{Connection, Connector, Endpoint, SshError};
+use crate::{
+    model::Masker,
+    ssh::{Connection, Connector, Endpoint, SshError},
+};
 
 /// Settings of a link, the same for all tasks on it.
 #[derive(Clone, Default)]
@@ -29,6 +32,8 @@ pub struct LinkOptions {
     pub become_password: Option<Zeroizing<String>>,
     /// For steps that have no time-out of their own.
     pub command_timeout: Option<Duration>,
+    /// Knows the secrets that must not show on a target.
+    pub masker: Masker,
 }
 
 /// One target. Shared by all tasks on it; connects once, and again after the connection was lost.

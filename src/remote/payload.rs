@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{RemoteError, script};
+use crate::model::Masker;
 
 /// A module's shell body and the values it works on.
 ///
@@ -15,6 +16,10 @@ pub struct Payload {
     pub args: Vec<Vec<u8>>,
     /// The body's own output is the result (`command`), rather than a message for failures only.
     pub capture: bool,
+    /// Values that the body gives to no program as an argument, so that they may be secret.
+    pub hidden: Vec<&'static str>,
+    /// The body is secret as a whole: it is not even compared with what was there.
+    pub no_diff: bool,
 }
 
 impl Payload {
@@ -26,6 +31,19 @@ impl Payload {
     pub fn value(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
         self.values.push((name, value.as_ref().to_vec()));
         self
+    }
+
+    /// As `value`, for what may be secret: the body must keep it off command lines and environments.
+    pub fn hidden(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        self.hidden.push(name);
+        self.value(name, value)
+    }
+
+    /// The first value that holds a secret and could show in the target's list of processes.
+    pub fn exposed(&self, masker: &Masker) -> Option<&'static str> {
+        let values = self.values.iter().filter(|(name, _)| !self.hidden.contains(name));
+        let exposed = values.into_iter().find(|(_, value)| masker.is_in(value)).map(|(name, _)| *name);
+        exposed.or_else(|| self.args.iter().any(|arg| masker.is_in(arg)).then_some("argv"))
     }
 
     /// An optional value; absent is the empty string.

@@ -91,6 +91,7 @@ impl Session {
         files: Files<'a>,
         stop: Option<&'a CancellationToken>,
     ) -> Result<Vec<Outcome>, RemoteError> {
+        segment.steps.iter().try_for_each(|step| self.refuse_exposed(step))?;
         let user = self.surroundings.become_user.as_ref();
         let as_whom = self.link.becoming(user).await?;
         let nonce = Nonce::random();

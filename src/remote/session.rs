@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Link, OnFailure, Payload, RemoteError, Segment, Step, run::Deaf};
+use super::{Link, OnFailure, Payload, RemoteError, Segment, Step, error::Trouble, run::Deaf};
 use crate::{model::Outcome, ssh::TcpTunnel};
 
 /// As whom and in which surroundings a task runs.
@@ -33,10 +33,10 @@ impl Session {
     /// The payload as a step in this session's surroundings.
     pub fn step(&self, payload: Payload, check_mode: bool) -> Step {
         Step {
-            payload,
             environment: self.surroundings.environment.clone(),
             check_mode,
-            diff: self.surroundings.diff,
+            diff: self.surroundings.diff && !payload.no_diff,
+            payload,
             timeout: self.surroundings.timeout,
             on_failure: OnFailure::Stop,
         }
@@ -45,6 +45,19 @@ impl Session {
     /// Whether the same exec will do for both.
     pub fn is_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.link, &other.link) && self.surroundings.become_user == other.surroundings.become_user
+    }
+
+    /// Refuses what would put a secret where other users of the target can read it.
+    pub fn refuse_exposed(&self, step: &Step) -> Result<(), RemoteError> {
+        let masker = &self.link.options.masker;
+        let mut environment = step.environment.iter();
+        if let Some((name, _)) = environment.find(|(_, value)| masker.is_in(value.as_bytes())) {
+            return Err(exposed(&format!("`{name}` would put a secret into the environment")));
+        }
+        match step.payload.exposed(masker) {
+            Some(name) => Err(exposed(&format!("`{name}` would put a secret on a command line"))),
+            None => Ok(()),
+        }
     }
 
     pub async fn run_one(&self, payload: Payload, check_mode: bool) -> Result<Outcome, RemoteError> {
@@ -57,6 +70,13 @@ impl Session {
         let connection = self.link.connection().await?;
         connection.open_tcp(host, port).await.map_err(|error| RemoteError::Unreachable((&error).into()))
     }
+}
+
+fn exposed(message: &str) -> RemoteError {
+    let message = format!("{message}, where others on the host can read it");
+    RemoteError::Exposed(Trouble::new(message).hint(
+        "pass it on `stdin` (a shell reads it by `read -r name`), or in a file with mode 0600 by `copy` or `template`",
+    ))
 }
 
 /// The outcome of a segment of one step.

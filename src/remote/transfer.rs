@@ -89,14 +89,27 @@ impl Session {
         local: &Path,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<String, RemoteError> {
-        let failed =
-            |what: &str| RemoteError::Transfer(Trouble::new(format!("cannot upload {}: {what}", local.display())));
-        let file = tokio::fs::File::open(local).await.map_err(|error| failed(&error.to_string()))?;
+        let file = tokio::fs::File::open(local).await.map_err(|error| not_uploaded(local, &error.to_string()))?;
+        self.upload_from(local, file, progress).await
+    }
+
+    /// As [`Session::upload`], for a file whose contents are in memory only.
+    pub async fn upload_bytes(&self, local: &Path, bytes: &[u8]) -> Result<String, RemoteError> {
+        self.upload_from(local, bytes, &|_| {}).await
+    }
+
+    async fn upload_from(
+        &self,
+        local: &Path,
+        contents: impl AsyncRead + Send + Unpin,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<String, RemoteError> {
+        let failed = |what: &str| not_uploaded(local, what);
         let user = &self.surroundings.become_user;
         let name = self.link.staging.file_name(local);
         let payload = Payload::new(UPLOAD).value("folder", self.link.staging.folder(user)).value("name", &name);
         let segment = Segment { steps: vec![self.step(payload, false)] };
-        let mut source = Measured::new(file);
+        let mut source = Measured::new(contents);
         let data = Data { source: &mut source, progress };
         let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None, None).await?)?;
         if let Some(folder) = outcome.data.get("folder").and_then(Value::as_str) {
@@ -129,6 +142,10 @@ impl Session {
         })?;
         Ok(outcome.with("size", sink.size).with("sha256", sink.sum()))
     }
+}
+
+fn not_uploaded(local: &Path, what: &str) -> RemoteError {
+    RemoteError::Transfer(Trouble::new(format!("cannot upload {}: {what}", local.display())))
 }
 
 fn describe(outcome: &Outcome) -> String {

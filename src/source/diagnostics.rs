@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::Span;
+use crate::model::{Masker, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -94,6 +94,23 @@ impl Diagnostics {
 
     pub fn extend(&mut self, other: Diagnostics) {
         other.list.into_iter().for_each(|d| self.push(d));
+    }
+
+    /// Without secrets in any of the texts.
+    pub fn masked(&self, masker: &Masker) -> Self {
+        let mut masked = Self::default();
+        for problem in self.iter() {
+            let mask = |text: &String| masker.mask(text).into_owned();
+            masked.push(Diagnostic {
+                severity: problem.severity,
+                message: mask(&problem.message),
+                span: problem.span,
+                label: problem.label.as_ref().map(mask),
+                help: problem.help.as_ref().map(mask),
+                related: problem.related.iter().map(|(span, note)| (*span, mask(note))).collect(),
+            });
+        }
+        masked
     }
 
     /// In the order of the files, so that a person can mend them from top to bottom.

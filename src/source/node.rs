@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::model::{Span, Value, ValueMap};
+use super::sealed::{AGE_TAG, OPENED_TAG};
+use crate::model::{MASK, Span, Value, ValueMap};
 
 /// Variables as written, in order; values may be templates.
 pub type Vars = IndexMap<Arc<str>, Node>;
@@ -124,9 +125,20 @@ impl Node {
         self.as_str().is_some_and(|text| text.contains("{{") || text.contains("{%"))
     }
 
+    /// Whether the value is encrypted, or was.
+    pub fn is_secret(&self) -> bool {
+        matches!(self.tag.as_deref(), Some(AGE_TAG | OPENED_TAG))
+    }
+
+    /// Whether the value is encrypted still: its text is not the value.
+    pub fn is_sealed(&self) -> bool {
+        self.tag.as_deref() == Some(AGE_TAG)
+    }
+
     /// What the value is, for messages: "a list", "the number 3".
     pub fn describe(&self) -> String {
         match &self.kind {
+            _ if self.is_secret() => "an encrypted value".into(),
             Kind::Null => "nothing".into(),
             Kind::Bool(b) => format!("the boolean {b}"),
             Kind::Int(n) => format!("the number {n}"),
@@ -150,6 +162,18 @@ impl Node {
             Kind::Map(map) => {
                 map.iter().map(|(key, node)| (key.name.to_string(), node.to_value())).collect::<ValueMap>().into()
             }
+        }
+    }
+
+    /// As `to_value`, for people: secrets are not shown, sealed or opened.
+    pub fn to_shown(&self) -> Value {
+        match &self.kind {
+            _ if self.is_secret() => MASK.into(),
+            Kind::Seq(items) => items.iter().map(Node::to_shown).collect(),
+            Kind::Map(map) => {
+                map.iter().map(|(key, node)| (key.name.to_string(), node.to_shown())).collect::<ValueMap>().into()
+            }
+            _ => self.to_value(),
         }
     }
 

@@ -9,10 +9,11 @@ use std::{collections::HashMap, sync::Arc};
 use granit_parser::{Event, Parser, ScalarStyle, Span as RawSpan, Tag};
 
 use super::{
-    Diagnostic, Diagnostics, Sources,
+    Diagnostic, Diagnostics, Sources, is_sealed,
     node::{Key, Kind, Map, Node},
+    sealed::OPENED_TAG,
 };
-use crate::model::{FileId, Span};
+use crate::model::{FileId, MIN_SECRET, Span};
 
 /// The largest file that is read.
 pub const MAX_FILE_BYTES: usize = 32 << 20;
@@ -26,7 +27,9 @@ const MERGE: &str = "<<";
 
 /// Parses one document. Returns what could be read; `diagnostics` has the problems.
 pub fn parse(sources: &Sources, file: FileId, diagnostics: &mut Diagnostics) -> Option<Node> {
-    let text = sources.shared_text(file);
+    let secret = sources.secret_text(file);
+    let shown = sources.shared_text(file);
+    let text: &str = secret.as_ref().map_or(&shown, |secret| secret);
     if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         diagnostics.push(
             Diagnostic::error(Span::new(file, at, at + 1), "this file is not YAML text: it has a control character")
@@ -36,8 +39,10 @@ pub fn parse(sources: &Sources, file: FileId, diagnostics: &mut Diagnostics) -> 
     }
     let mut builder = Builder {
         file,
-        parser: Parser::new_from_str(&text),
-        text: &text,
+        parser: Parser::new_from_str(text),
+        text,
+        sources,
+        in_secret_file: secret.is_some(),
         diagnostics,
         anchors: HashMap::new(),
         nodes: 0,
@@ -45,13 +50,41 @@ pub fn parse(sources: &Sources, file: FileId, diagnostics: &mut Diagnostics) -> 
         failed: false,
     };
     let node = builder.document();
-    if builder.failed { None } else { node }
+    let node = if builder.failed { None } else { node };
+    if let Some(node) = &node {
+        hide(node, sources, secret.is_none(), diagnostics);
+    }
+    node
+}
+
+/// Has every secret that was opened masked from now on.
+fn hide(node: &Node, sources: &Sources, warn: bool, diagnostics: &mut Diagnostics) {
+    match &node.kind {
+        Kind::Seq(items) => items.iter().for_each(|item| hide(item, sources, warn, diagnostics)),
+        Kind::Map(map) => map.iter().for_each(|(_, value)| hide(value, sources, warn, diagnostics)),
+        _ if node.is_sealed() || !node.is_secret() => {}
+        kind => {
+            let text = match kind {
+                Kind::String(text) => text.to_string(),
+                Kind::Int(number) => number.to_string(),
+                Kind::Float(number) => number.to_string(),
+                _ => return,
+            };
+            if !sources.masker().add(&text) && warn {
+                let message =
+                    format!("this secret has fewer than {MIN_SECRET} characters, too few to be masked in outputs");
+                diagnostics.push(Diagnostic::warning(node.span, message).help("choose a longer one"));
+            }
+        }
+    }
 }
 
 struct Builder<'t, 'd> {
     file: FileId,
     parser: Parser<'t, granit_parser::StrInput<'t>>,
     text: &'t str,
+    sources: &'d Sources,
+    in_secret_file: bool,
     diagnostics: &'d mut Diagnostics,
     anchors: HashMap<usize, Anchored>,
     nodes: usize,
@@ -95,6 +128,12 @@ impl<'t> Builder<'t, '_> {
                 event => root = Some(self.node(event, raw, 0)?),
             }
         }
+        if let Some(Node { kind: Kind::Seq(_), span, .. }) = &root
+            && self.in_secret_file
+        {
+            let problem = Diagnostic::error(*span, "only files of variables and of the inventory can be encrypted");
+            self.fail(problem.help("keep plays and tasks readable, and put their secrets into a file of variables"));
+        }
         // An empty file is an empty document, not an error here: the loader knows what it needs.
         root.or_else(|| Some(Node::new(Span::new(self.file, 0, 0), Kind::Null)))
     }
@@ -137,7 +176,7 @@ impl<'t> Builder<'t, '_> {
         }
         let before = self.nodes;
         let (anchor, node) = match event {
-            Event::Scalar(text, style, anchor, tag) => (anchor, scalar(&text, style, tag.as_deref(), span)),
+            Event::Scalar(text, style, anchor, tag) => (anchor, self.scalar(&text, style, tag.as_deref(), span)),
             Event::SequenceStart(_, anchor, tag) => (anchor, self.sequence(span, tag.as_deref(), depth)?),
             Event::MappingStart(_, anchor, tag) => (anchor, self.mapping(span, tag.as_deref(), depth)?),
             Event::Alias(anchor) => return self.alias(anchor, span, depth),
@@ -151,6 +190,54 @@ impl<'t> Builder<'t, '_> {
             self.anchors.insert(anchor, anchored);
         }
         Some(node)
+    }
+
+    /// A value that is not a collection, opened if it is encrypted.
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
+        let node = scalar(text, style, tag, span);
+        if self.in_secret_file {
+            return self.in_secret_file(node);
+        }
+        if !node.is_sealed() {
+            return node;
+        }
+        self.open(&node).unwrap_or_else(|problem| {
+            self.diagnostics.push(problem);
+            node
+        })
+    }
+
+    fn open(&self, node: &Node) -> Result<Node, Diagnostic> {
+        if self.sources.opener().is_none() {
+            return Ok(node.clone());
+        }
+        let sealed = node.as_str().unwrap_or_default();
+        if !is_sealed(sealed.as_bytes()) {
+            return Err(Diagnostic::error(node.span, "this is not what age writes")
+                .help("`etcdrun secret encrypt` prints a value to paste here"));
+        }
+        let Some(opener) = self.sources.value_opener() else { return Ok(node.clone()) };
+        let opened = opener
+            .open(sealed.as_bytes())
+            .map_err(|error| Diagnostic::error(node.span, error.message).maybe_help(error.help))?;
+        let text = std::str::from_utf8(&opened).map_err(|_| {
+            Diagnostic::error(node.span, "this secret is not UTF-8 text")
+                .help("encrypt it as a file of its own, and bring it to the host with `copy`")
+        })?;
+        Ok(Node { span: node.span, tag: Some(OPENED_TAG.into()), kind: Kind::String(text.into()) })
+    }
+
+    /// All that a secret file says is secret; only the names in it are not.
+    fn in_secret_file(&mut self, node: Node) -> Node {
+        if node.is_template() {
+            let warning =
+                Diagnostic::warning(node.span, "nothing in an encrypted file is rendered; this stays as it is");
+            self.diagnostics.push(warning.help("put the template into a file that is not encrypted"));
+        }
+        match node.kind {
+            Kind::String(_) | Kind::Int(_) | Kind::Float(_) => Node { tag: Some(OPENED_TAG.into()), ..node },
+            _ => node,
+        }
     }
 
     fn alias(&mut self, anchor: usize, span: Span, depth: usize) -> Option<Node> {

@@ -1,25 +1,41 @@
 //! The files that were read, kept so that a diagnostic can show the line it speaks of.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{Diagnostic, MAX_FILE_BYTES};
-use crate::model::{FileId, Span};
+use zeroize::Zeroizing;
+
+use super::{
+    Diagnostic, MAX_FILE_BYTES,
+    sealed::{Opener, blanked, is_sealed},
+};
+use crate::model::{FileId, Masker, Span};
 
 #[derive(Clone, Debug)]
 struct SourceFile {
     path: PathBuf,
+    /// Of an encrypted file only the shape.
     text: Arc<str>,
+    secret: Option<Arc<Zeroizing<String>>>,
 }
 
 /// All files read for one invocation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
+    opener: Option<Arc<dyn Opener>>,
+    values_stay_sealed: bool,
+    masker: Masker,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.files.iter().map(|file| &file.path)).finish()
+    }
 }
 
 /// A line and a column, both counted from one.
@@ -30,18 +46,60 @@ pub struct Position {
 }
 
 impl Sources {
+    /// Opens encrypted values and files with this, and has what was in them masked.
+    pub fn opening(opener: Arc<dyn Opener>, masker: Masker) -> Self {
+        Self { opener: Some(opener), masker, ..Self::default() }
+    }
+
+    /// Opens encrypted files, whose names must be known, and leaves encrypted values as they are.
+    pub fn opening_files(opener: Arc<dyn Opener>, masker: Masker) -> Self {
+        Self { values_stay_sealed: true, ..Self::opening(opener, masker) }
+    }
+
+    pub fn opener(&self) -> Option<&Arc<dyn Opener>> {
+        self.opener.as_ref()
+    }
+
+    pub fn masker(&self) -> &Masker {
+        &self.masker
+    }
+
+    /// What opens values, if that is wanted here.
+    pub fn value_opener(&self) -> Option<&dyn Opener> {
+        self.opener.as_deref().filter(|_| !self.values_stay_sealed)
+    }
+
     /// Adds text that has a name but need not be a file (`-e` arguments, embedded playbooks).
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
-        self.files.push(SourceFile { path: path.into(), text: text.into() });
+        self.files.push(SourceFile { path: path.into(), text: text.into(), secret: None });
+        id
+    }
+
+    fn add_secret(&mut self, path: &Path, text: Zeroizing<String>) -> FileId {
+        let id = self.add(path, blanked(&text));
+        if let Some(file) = self.files.last_mut() {
+            file.secret = Some(Arc::new(text));
+        }
         id
     }
 
     /// Reads a text file within the size limit. The error says what is wrong with the file itself.
     pub fn read(&mut self, path: &Path) -> Result<FileId, Diagnostic> {
-        let text =
-            read_text(path).map_err(|problem| Diagnostic::error(None, format!("{}: {problem}", path.display())))?;
-        Ok(self.add(path, text))
+        let wrong = |problem: String| Diagnostic::error(None, format!("{}: {problem}", path.display()));
+        let bytes = read_bytes(path).map_err(wrong)?;
+        if !is_sealed(&bytes) {
+            return Ok(self.add(path, as_text(bytes).map_err(wrong)?));
+        }
+        let Some(opener) = &self.opener else { return Err(wrong("is encrypted, and is not opened here".into())) };
+        let opened = opener.open(&bytes).map_err(|error| wrong(error.message).maybe_help(error.help))?;
+        let text = Zeroizing::new(as_text(opened.to_vec()).map_err(wrong)?);
+        Ok(self.add_secret(path, text))
+    }
+
+    /// The text of a file that was encrypted.
+    pub(super) fn secret_text(&self, file: FileId) -> Option<Arc<Zeroizing<String>>> {
+        self.files.get(file.0 as usize)?.secret.clone()
     }
 
     pub fn text(&self, file: FileId) -> &str {
@@ -71,7 +129,7 @@ impl Sources {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let metadata = fs::metadata(path).map_err(|e| describe_io(&e))?;
     if metadata.is_dir() {
         return Err("is a directory, and a file belongs here".into());
@@ -83,6 +141,10 @@ fn read_text(path: &Path) -> Result<String, String> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(format!("is larger than {} MiB, the limit for a YAML file", MAX_FILE_BYTES >> 20));
     }
+    Ok(bytes)
+}
+
+fn as_text(bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|e| format!("is not text: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
 }
 

@@ -15,7 +15,7 @@ use super::{
     node::{Key, Kind, Map, Node},
     scalar::SCALAR,
 };
-use crate::model::Span;
+use crate::model::{MASK, Span};
 
 /// A value that does not fit its type.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -100,7 +100,7 @@ impl<'n> De<'n> {
     }
 
     fn is_later(self) -> bool {
-        self.templates && self.node.is_template()
+        self.templates && (self.node.is_template() || self.node.is_sealed())
     }
 
     fn wrong(self, expected: &str) -> TypeError {
@@ -116,6 +116,8 @@ impl<'n> De<'n> {
     /// The text of a scalar as it would be typed on a command line.
     fn scalar_text(self) -> Result<String, TypeError> {
         match &self.node.kind {
+            // What it says is not the value, and this command does not need it.
+            _ if self.node.is_sealed() => Ok(MASK.to_owned()),
             Kind::String(s) => Ok(s.to_string()),
             Kind::Int(n) => Ok(n.to_string()),
             Kind::Float(n) => Ok(n.to_string()),

@@ -50,6 +50,7 @@ pub(super) fn is_view(value: &Value) -> bool {
 /// The value of a node that is not a collection.
 fn scalar(engine: &Engine, scope: &Scope, node: &Node, describe: impl FnOnce() -> String) -> Option<Value> {
     Some(match &node.kind {
+        _ if node.is_sealed() => failed(sealed(node)),
         Kind::Null => Value::from(()),
         Kind::Bool(b) => Value::from(*b),
         Kind::Int(n) => Value::from(*n),
@@ -60,6 +61,11 @@ fn scalar(engine: &Engine, scope: &Scope, node: &Node, describe: impl FnOnce() -
         Kind::String(text) => Value::from(text.clone()),
         Kind::Seq(_) | Kind::Map(_) => return None,
     })
+}
+
+/// Nothing may be concluded from a text that is not the value.
+fn sealed(node: &Node) -> Diagnostic {
+    Diagnostic::error(node.span, "this value is encrypted, and this command does not open it")
 }
 
 fn failed(problem: Diagnostic) -> Value {

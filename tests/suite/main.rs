@@ -9,5 +9,6 @@ mod modules_system;
 mod playbook;
 mod readme;
 mod remote;
+mod secrets;
 mod ssh;
 mod support;

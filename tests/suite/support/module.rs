@@ -73,6 +73,7 @@ impl Operator<'_> {
             file_paths: &paths,
             template_paths: &paths,
             check_mode,
+            sources: &Sources::default(),
             span: node.span,
         };
         spec.build(&node, &context).map(|(_, action)| action)

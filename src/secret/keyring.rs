@@ -1,0 +1,193 @@
+//! The operator's keys, read when something must be opened and not before.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use age::secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use super::{
+    Stanza, header,
+    identity::{Identity, Unusable, load, open_with, open_with_passphrase},
+    stanzas,
+};
+use crate::{
+    model::Masker,
+    source::{OpenError, Opener},
+};
+
+/// Asks the person for something secret; nothing if there is nobody, or they declined.
+pub type Ask = Arc<dyn Fn(&str) -> Option<Zeroizing<String>> + Send + Sync>;
+
+/// Where keys come from.
+#[derive(Clone, Default)]
+pub struct KeyOptions {
+    /// Identity files that were named. With none, the usual places are looked at.
+    pub identities: Vec<PathBuf>,
+    /// The file whose first line is the passphrase.
+    pub passphrase_file: Option<PathBuf>,
+    pub ask: Option<Ask>,
+}
+
+/// Opens what the operator's keys open.
+pub struct Keyring {
+    options: KeyOptions,
+    masker: Masker,
+    identities: OnceLock<Result<Vec<Identity>, OpenError>>,
+    passphrase: Mutex<Option<SecretString>>,
+}
+
+impl Keyring {
+    pub fn new(options: KeyOptions, masker: Masker) -> Self {
+        Self { options, masker, identities: OnceLock::new(), passphrase: Mutex::default() }
+    }
+
+    /// The places that are tried, for messages.
+    fn places(&self) -> Vec<PathBuf> {
+        match self.options.identities.is_empty() {
+            true => usual_places(),
+            false => self.options.identities.clone(),
+        }
+    }
+
+    fn identities(&self) -> Result<&[Identity], OpenError> {
+        self.identities.get_or_init(|| self.load_all()).as_deref().map_err(Clone::clone)
+    }
+
+    fn load_all(&self) -> Result<Vec<Identity>, OpenError> {
+        let named = !self.options.identities.is_empty();
+        let mut all = Vec::new();
+        for path in self.places() {
+            match load(&path, &|what| self.ask_for_identity(what)) {
+                Ok(identities) => all.extend(identities),
+                Err(Unusable::Missing(error)) if named => {
+                    let message = format!("the identity file {}: {error}", path.display());
+                    return Err(OpenError::new(message, "name another with --age-identity"));
+                }
+                Err(Unusable::Wrong(error)) if named => return Err(error),
+                // What is in the usual places need not be for us.
+                Err(Unusable::Missing(_) | Unusable::Wrong(_)) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    fn ask_for_identity(&self, path: &str) -> Result<SecretString, OpenError> {
+        let answer = self.options.ask.as_ref().and_then(|ask| ask(&format!("passphrase of {path}: ")));
+        match answer {
+            Some(answer) => Ok(self.noted(&answer)),
+            None => Err(OpenError::new(
+                format!("{path} wants a passphrase, and nobody can be asked"),
+                "run on a terminal, or use an identity without a passphrase",
+            )),
+        }
+    }
+
+    /// The passphrase for what is encrypted with one: from its file, or asked for once.
+    pub fn passphrase(&self, question: &str) -> Result<SecretString, OpenError> {
+        let mut known = self.passphrase.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(passphrase) = &*known {
+            return Ok(passphrase.clone());
+        }
+        let passphrase = match (&self.options.passphrase_file, &self.options.ask) {
+            (Some(path), _) => read_passphrase(path)?,
+            (None, Some(ask)) => ask(question).ok_or_else(nobody_to_ask)?,
+            (None, None) => return Err(nobody_to_ask()),
+        };
+        Ok(known.insert(self.noted(&passphrase)).clone())
+    }
+
+    /// A passphrase is a secret too.
+    fn noted(&self, passphrase: &str) -> SecretString {
+        self.masker.add(passphrase);
+        SecretString::from(passphrase.to_owned())
+    }
+
+    /// The recipient that something is encrypted to, if it is ours and the only one.
+    pub fn only_recipient(&self, sealed: &[u8]) -> Result<Option<String>, OpenError> {
+        let stanzas = stanzas(sealed);
+        for identity in self.identities()? {
+            let usable = identity.usable(&stanzas, self.options.ask.as_ref());
+            let Some(usable) = usable else { continue };
+            if open_with(sealed, &[usable]).is_ok() {
+                return Ok(identity.public().filter(|_| stanzas.len() == 1));
+            }
+        }
+        Ok(None)
+    }
+
+    fn open_with_identities(&self, sealed: &[u8], stanzas: &[Stanza]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let ask = self.options.ask.as_ref();
+        let usable: Vec<_> = self.identities()?.iter().filter_map(|identity| identity.usable(stanzas, ask)).collect();
+        open_with(sealed, &usable).map_err(|error| match error {
+            age::DecryptError::NoMatchingKeys => self.no_key(stanzas),
+            other => damaged(&other),
+        })
+    }
+
+    fn no_key(&self, stanzas: &[Stanza]) -> OpenError {
+        let tried: Vec<String> = self.places().iter().map(|path| path.display().to_string()).collect();
+        let message = format!("encrypted to {}; none of your keys fits", header::describe(stanzas));
+        let help = format!(
+            "tried {}; name the identity file with --age-identity, or have somebody who can open it add you with `etcdrun secret rekey`",
+            tried.join(", ")
+        );
+        OpenError::new(message, help)
+    }
+}
+
+impl Opener for Keyring {
+    fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let stanzas = stanzas(sealed);
+        if stanzas.is_empty() {
+            return Err(OpenError::new("this is encrypted with age, and damaged", "restore it from a copy"));
+        }
+        if stanzas.iter().all(|stanza| stanza.kind != "scrypt") {
+            return self.open_with_identities(sealed, &stanzas);
+        }
+        let passphrase = self.passphrase("age passphrase: ")?;
+        open_with_passphrase(sealed, &passphrase).map_err(|message| {
+            OpenError::new(
+                format!("encrypted with a passphrase: {message}"),
+                "one passphrase is taken for all of a run; is it the one in --age-passphrase-file?",
+            )
+        })
+    }
+}
+
+fn damaged(error: &age::DecryptError) -> OpenError {
+    OpenError::new(format!("this is encrypted with age, and damaged: {error}"), "restore it from a copy")
+}
+
+fn nobody_to_ask() -> OpenError {
+    OpenError::new(
+        "this needs a passphrase, and nobody can be asked for it",
+        "run on a terminal, or name a file with --age-passphrase-file",
+    )
+}
+
+/// The first line of the file, without its end.
+fn read_passphrase(path: &Path) -> Result<Zeroizing<String>, OpenError> {
+    let wrong = |what: String| {
+        OpenError::new(
+            format!("the passphrase file {}: {what}", path.display()),
+            "put the passphrase on its first line",
+        )
+    };
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?);
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(Zeroizing::new(line.to_owned())),
+        None => Err(wrong("has no first line".to_owned())),
+    }
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let home = std::env::home_dir();
+    let configured = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let config = configured.or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let own = config.map(|config| config.join("etcdrun").join("identity"));
+    let ssh = home.into_iter().flat_map(|home| ["id_ed25519", "id_rsa"].map(|name| home.join(".ssh").join(name)));
+    own.into_iter().chain(ssh).collect()
+}
