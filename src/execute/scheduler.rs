@@ -157,18 +157,19 @@ impl Scheduler {
             self.count(*first, false);
         }
         let mut left = nodes.into_iter().filter(|(index, _)| self.fates[index.index()].is_none()).collect::<Vec<_>>();
-        if let Some(error) = panic
-            && !left.is_empty()
+        // The first of them was to run in any case; of a task that panicked, it is the one that did.
+        if let Some((index, hosts)) = left.first().filter(|(index, _)| panic.is_some() || !self.claimed[index.index()])
         {
-            let (index, hosts) = left.remove(0);
-            self.panicked(index, hosts, error);
+            self.broke(*index, hosts.clone(), panic);
+            left.remove(0);
         }
         left.into_iter().for_each(|(index, _)| self.give_back(index));
     }
 
-    /// A panic in a node is a bug; the run must still end, and say where it happened.
-    fn panicked(&mut self, index: NodeIndex, hosts: Vec<HostId>, error: &tokio::task::JoinError) {
-        let msg = format!("internal error in {}: {error}", self.context.graph.id(index));
+    /// That is a bug; the run must still end, and say where it happened.
+    fn broke(&mut self, index: NodeIndex, hosts: Vec<HostId>, panic: Option<&tokio::task::JoinError>) {
+        let how = panic.map_or_else(|| "it ended without a result".to_owned(), ToString::to_string);
+        let msg = format!("internal error in {}: {how}", self.context.graph.id(index));
         self.context.emitter.emit(EventKind::Warning { msg });
         self.finished(Finished { index, hosts, status: Status::Failed, changed: false });
     }

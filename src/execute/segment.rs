@@ -36,11 +36,12 @@ pub(super) struct Errand {
 /// Runs as many of the nodes as fit together; each is reported when it has ended. The others were not touched.
 pub(super) async fn run(errand: Errand) {
     let Errand { context, nodes, stop, finished } = errand;
-    let is_alone = nodes.len() == 1;
-    let mut runs = nodes.into_iter().filter_map(|(index, hosts)| NodeRun::new(&context, index, hosts));
-    let Some(first) = runs.next() else { return };
+    let mut rest = nodes.into_iter();
+    let Some((index, hosts)) = rest.next() else { return };
+    let Some(first) = NodeRun::new(&context, index, hosts) else { return };
     let begun = first.begin();
     let mut draft = Draft::default();
+    let is_alone = rest.len() == 0;
     let alone = if is_alone { Some(first) } else { draft.add(first).err().map(|first| *first) };
     if let Some(run) = alone {
         let result = run.alone().await;
@@ -48,6 +49,7 @@ pub(super) async fn run(errand: Errand) {
         let _ = finished.send(run.finish(result, begun));
         return;
     }
+    let mut runs = rest.filter_map(|(index, hosts)| NodeRun::new(&context, index, hosts));
     while !draft.closed && runs.next().is_some_and(|run| draft.add(run).is_ok()) {}
     go(draft, begun, &stop, finished).await;
 }
@@ -58,7 +60,7 @@ async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: Un
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
     let result = match session {
-        Some(session) => session.run_until(&Segment { steps }, &course, stop).await.map(drop),
+        Some(session) => session.run_until(&Segment { steps }, &course, stop).await,
         None => Ok(()),
     };
     lock(&course.0).end(result);

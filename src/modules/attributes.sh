@@ -82,6 +82,12 @@ END
 apply_attributes() {
     if [ -z "$arg_owner$arg_group$arg_mode" ]; then return 0; fi
     look "$1" "$2"
+    correct_attributes "$1" "$2"
+}
+
+# The same after `look`, which costs a process.
+correct_attributes() {
+    if [ -z "$arg_owner$arg_group$arg_mode" ]; then return 0; fi
     differ "$1"
     if [ "$2" ]; then chmod=''; fi
     if [ -z "$chown$chmod" ]; then return 0; fi

@@ -182,7 +182,7 @@ look_at_dest
 result dest "$dest"
 if [ "$existing" ] && [ "$arg_keep" ]; then
     note "$dest exists"
-    apply_attributes "$dest" ''
+    correct_attributes "$dest" ''
     exit 0
 fi
 if [ "$arg_expect" ]; then
@@ -195,7 +195,7 @@ if [ "$arg_expect" ]; then
 fi
 if same_body; then
     result sha256 "$arg_sha256"
-    apply_attributes "$dest" ''
+    correct_attributes "$dest" ''
     exit 0
 fi
 if [ "$arg_source" = ask ]; then

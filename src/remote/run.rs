@@ -57,6 +57,9 @@ struct Run<'a> {
     files: Files<'a>,
     reader: Reader,
     outcomes: Vec<Outcome>,
+    /// Steps that have ended, and whether one of them failed.
+    ended: usize,
+    failed: bool,
     runner: Option<u32>,
     deadline: Option<Instant>,
     /// The whole script has left us: from now on it may run.
@@ -73,14 +76,15 @@ impl Session {
         self.exchange(&segment, sink, None, Files::None, None).await
     }
 
-    /// The same. Once `stop` is cancelled the step at hand still ends, and no further one starts.
+    /// The same, with the sink alone to hear of outcomes: all of them together may be large. Once `stop`
+    /// is cancelled, the step at hand still ends, and no further one starts.
     pub async fn run_until(
         &self,
         segment: &Segment,
         sink: &dyn StepSink,
         stop: &CancellationToken,
-    ) -> Result<Vec<Outcome>, RemoteError> {
-        self.exchange(segment, sink, None, Files::None, Some(stop)).await
+    ) -> Result<(), RemoteError> {
+        self.exchange(segment, sink, None, Files::None, Some(stop)).await.map(drop)
     }
 
     pub(super) async fn exchange<'a>(
@@ -113,7 +117,9 @@ impl<'a> Run<'a> {
             sink,
             files: Files::None,
             reader: Reader::new(segment, &nonce),
-            outcomes: Vec::with_capacity(segment.steps.len()),
+            outcomes: Vec::new(),
+            ended: 0,
+            failed: false,
             runner: None,
             deadline: None,
             sent: false,
@@ -187,7 +193,11 @@ impl<'a> Run<'a> {
             Event::Finished { step, outcome } => {
                 self.deadline = Some(Instant::now() + START_LIMIT);
                 self.sink.finished(step, &outcome);
-                self.outcomes.push(*outcome);
+                self.ended += 1;
+                self.failed |= outcome.failed;
+                if !self.stoppable {
+                    self.outcomes.push(*outcome);
+                }
             }
             // A runner that is ended from outside says this too, in the middle of a step.
             Event::Done => return Ok(!self.reader.in_step() && self.is_complete()),
@@ -201,8 +211,7 @@ impl<'a> Run<'a> {
 
     /// Nothing is missing, or what is missing was not wanted any more.
     fn is_complete(&self) -> bool {
-        let whole = self.outcomes.len() == self.steps.len();
-        whole || self.stoppable || self.outcomes.iter().any(|outcome| outcome.failed)
+        self.ended == self.steps.len() || self.failed || self.stoppable
     }
 
     async fn keep(&mut self, error: bool, bytes: &[u8]) -> Result<(), RemoteError> {

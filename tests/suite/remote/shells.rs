@@ -146,14 +146,17 @@ async fn a_step_says_what_its_failure_stops() {
 }
 
 /// Asks for a stop when the first step starts.
-struct Stopping(CancellationToken);
+#[derive(Default)]
+struct Stopping(CancellationToken, Mutex<Vec<Outcome>>);
 
 impl StepSink for Stopping {
     fn started(&self, _: usize) {
         self.0.cancel();
     }
     fn output(&self, _: usize, _: bool, _: &[u8]) {}
-    fn finished(&self, _: usize, _: &Outcome) {}
+    fn finished(&self, _: usize, outcome: &Outcome) {
+        self.1.lock().unwrap().push(outcome.clone());
+    }
 }
 
 #[tokio::test]
@@ -161,8 +164,9 @@ async fn a_runner_that_is_told_to_stop_ends_its_step_and_starts_no_other() {
     for shell in SHELLS {
         let waiting = step("while [ ! -e \"$_stop\" ]; do sleep 0.05; done; result file \"$_stop\"");
         let segment = Segment { steps: vec![waiting, step("changed")] };
-        let sink = Stopping(CancellationToken::new());
-        let outcomes = session(shell).run_until(&segment, &sink, &sink.0).await.unwrap();
+        let sink = Stopping::default();
+        session(shell).run_until(&segment, &sink, &sink.0).await.unwrap();
+        let outcomes = sink.1.into_inner().unwrap();
         assert_eq!(outcomes.len(), 1, "{shell:?}");
         let file = outcomes[0].data["file"].as_str().unwrap();
         assert!(!std::path::Path::new(file).exists(), "{shell:?}: {file} is left");
