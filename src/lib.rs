@@ -23,4 +23,5 @@ pub mod report;
 pub mod secret;
 pub mod source;
 pub mod ssh;
+pub mod state;
 pub mod template;

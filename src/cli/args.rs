@@ -1,10 +1,10 @@
 //! Arguments that several commands share. Ansible's names and letters where it has them.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use crate::report::ColorChoice;
+use crate::{model::Seconds, report::ColorChoice};
 
 /// What every command takes.
 #[derive(Args, Clone, Debug, Default)]
@@ -140,4 +140,28 @@ pub struct RunArgs {
     /// Show what changes in files
     #[arg(short = 'D', long, help_heading = "Run")]
     pub diff: bool,
+
+    /// Wait so long if another run has the lock, in seconds or with a unit [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Run")]
+    pub lock_timeout: Option<Duration>,
+
+    /// Keep the run in this folder [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
+    pub state_dir: Option<PathBuf>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    text.parse::<Seconds>().map(|seconds| seconds.0).map_err(|error| error.to_string())
+}
+
+/// Where runs are kept.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StateArgs {
+    /// The inventory that the runs belong to [default: inventory/ or inventory.yaml]
+    #[arg(short, long, value_name = "PATH", help_heading = "State")]
+    pub inventory: Vec<PathBuf>,
+
+    /// The folder that runs are kept in [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER", help_heading = "State")]
+    pub state_dir: Option<PathBuf>,
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
 
 use crate::{
@@ -24,8 +25,8 @@ use crate::{
 const FILE_NAME: &str = "etcdrun.toml";
 const PREFIX: &str = "ETCDRUN_";
 
-/// Variables that are not settings: where the file is, and what to log.
-const OTHER_VARIABLES: [&str; 2] = ["ETCDRUN_CONFIG", "ETCDRUN_LOG"];
+/// Variables that are not settings: where the file is, what to log, and where tests want a crash.
+const OTHER_VARIABLES: [&str; 3] = ["ETCDRUN_CONFIG", "ETCDRUN_LOG", "ETCDRUN_TEST_DIE"];
 
 /// Every key, with what it means. docs/cli.md has the same table; a test holds them together.
 pub(super) const KEYS: &[(&str, &str)] = &[
@@ -48,10 +49,12 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("age_passphrase_file", "the file whose first line is the age passphrase"),
     ("plain", "clean lines instead of progress bars; false"),
     ("color", "auto, always or never; auto"),
+    ("state_dir", "the folder to keep runs in; .etcdrun beside the inventory"),
 ];
 
 /// What the configuration says; `None` where it says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     pub inventory: Vec<PathBuf>,
     pub roles_path: Vec<PathBuf>,
@@ -68,7 +71,10 @@ pub struct Settings {
     pub age_identity: Vec<PathBuf>,
     pub age_passphrase_file: Option<PathBuf>,
     pub plain: bool,
+    /// Of the terminal at hand, so it is not kept with a run.
+    #[serde(skip)]
     pub color: Option<ColorChoice>,
+    pub state_dir: Option<PathBuf>,
 }
 
 /// A value as it was given; variables are always text.
@@ -166,6 +172,7 @@ impl Settings {
             "age_passphrase_file" => self.age_passphrase_file = Some(path(given)?),
             "plain" => self.plain = given.flag()?,
             "color" => self.color = Some(given.color()?),
+            "state_dir" => self.state_dir = Some(path(given)?),
             _ => return Err("is unknown".to_owned()),
         }
         Ok(())

@@ -3,7 +3,10 @@
 use std::io;
 
 use super::exit::Exit;
-use crate::source::{Diagnostics, Sources};
+use crate::{
+    source::{Diagnostics, Sources},
+    state::StateError,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -17,6 +20,9 @@ pub enum CliError {
     Interrupted,
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// A run cannot be kept, found or resumed.
+    #[error(transparent)]
+    State(#[from] StateError),
     #[error("{0}")]
     Unexpected(String),
 }
@@ -34,6 +40,9 @@ impl CliError {
         match self {
             Self::Input(_) | Self::Usage { .. } => Exit::BadInput,
             Self::Interrupted => Exit::Interrupted,
+            Self::State(StateError::Running(_)) => Exit::LockHeld,
+            Self::State(StateError::Disk { .. } | StateError::Damaged { .. }) => Exit::Unexpected,
+            Self::State(_) => Exit::BadInput,
             // Whoever closed the pipe has seen enough; that is no failure.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
             Self::Io(_) | Self::Unexpected(_) => Exit::Unexpected,

@@ -13,6 +13,8 @@ use super::{
 };
 use crate::{
     compile::Selection,
+    graph::Graph,
+    inventory::Inventory,
     model::{Span, ValueMap},
     modules::ModuleSpec,
     playbook::{self, LoadOptions},
@@ -63,6 +65,14 @@ pub struct ExecArgs {
 }
 
 pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let (loaded, inputs) = invocation.loading(|| load(args, invocation));
+    let (mut input, inventory, graph) = loaded?;
+    input.check(invocation)?;
+    let compiled = Compiled { input, inputs, inventory, graphs: graph.into_iter().collect() };
+    run::execute(compiled, &args.connection, &args.run, Style::Adhoc, invocation)
+}
+
+fn load(args: &ExecArgs, invocation: &Invocation) -> Result<(Input, Inventory, Option<Graph>), CliError> {
     let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory, invocation);
@@ -73,11 +83,8 @@ pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let text = format!("{play:#}");
     let playbook = playbook::load_text(ORIGIN, text, &load, &mut input.sources, &mut input.diagnostics);
     input.check(invocation)?;
-    let selection = Selection::default();
-    let graph = input.compile(&inventory, &playbook, limit.as_ref(), &selection);
-    input.check(invocation)?;
-    let compiled = Compiled { input, inventory, graphs: graph.into_iter().collect() };
-    run::execute(compiled, &args.connection, &args.run, Style::Adhoc, invocation)
+    let graph = input.compile(&inventory, &playbook, limit.as_ref(), &Selection::default());
+    Ok((input, inventory, graph))
 }
 
 /// The one task, as it would stand in a playbook.

@@ -16,7 +16,10 @@ use crate::{
     inventory::{self, Inventory, Pattern},
     model::Span,
     playbook::{self, LoadOptions, Playbook},
-    source::{Diagnostic, Diagnostics, Sources, Vars},
+    source::{
+        Diagnostic, Diagnostics, Sources, Vars,
+        disk::{self, Inputs},
+    },
 };
 
 /// What is tried where no inventory is named.
@@ -37,6 +40,8 @@ pub(super) struct Input {
     pub sources: Sources,
     pub diagnostics: Diagnostics,
     pub extra_vars: Arc<Vars>,
+    /// The inventories that were read.
+    pub inventories: Vec<PathBuf>,
 }
 
 impl Input {
@@ -47,7 +52,7 @@ impl Input {
             Opening::All => Sources::opening(keyring, masker),
             Opening::FilesOnly => Sources::opening_files(keyring, masker),
         };
-        Self { sources, diagnostics: Diagnostics::default(), extra_vars: Arc::default() }
+        Self { sources, diagnostics: Diagnostics::default(), extra_vars: Arc::default(), inventories: Vec::new() }
     }
 
     pub fn extra_vars(&mut self, args: &VarsArgs) {
@@ -55,11 +60,8 @@ impl Input {
     }
 
     pub fn inventory(&mut self, args: &InventoryArgs, invocation: &Invocation) -> Inventory {
-        let paths = match (&args.inventory, &invocation.settings.inventory) {
-            (given, _) if !given.is_empty() => given.clone(),
-            (_, configured) if !configured.is_empty() => configured.clone(),
-            _ => DEFAULT_INVENTORIES.iter().map(PathBuf::from).filter(|path| path.exists()).take(1).collect(),
-        };
+        let paths = inventory_paths(&args.inventory, invocation);
+        self.inventories.clone_from(&paths);
         if paths.is_empty() {
             let help = "name one with -i, in etcdrun.toml or in ETCDRUN_INVENTORY, or make a folder `inventory` here";
             self.diagnostics.push(Diagnostic::error(None, "there is no inventory").help(help));
@@ -113,9 +115,21 @@ impl Input {
     }
 }
 
+/// The inventories that are meant: those given, those configured, or the first of the usual ones.
+pub(super) fn inventory_paths(given: &[PathBuf], invocation: &Invocation) -> Vec<PathBuf> {
+    let is_there = |path: &PathBuf| disk::find(path) != disk::Found::Absent;
+    match (given, &invocation.settings.inventory) {
+        (given, _) if !given.is_empty() => given.to_vec(),
+        (_, configured) if !configured.is_empty() => configured.clone(),
+        _ => DEFAULT_INVENTORIES.iter().map(PathBuf::from).filter(is_there).take(1).collect(),
+    }
+}
+
 /// Playbooks compiled against one inventory.
 pub(super) struct Compiled {
     pub input: Input,
+    /// What was asked of the disk to get here.
+    pub inputs: Inputs,
     pub inventory: Inventory,
     pub graphs: Vec<Graph>,
 }
@@ -129,6 +143,20 @@ pub(super) fn compile_all(
     opening: Opening,
     invocation: &Invocation,
 ) -> Result<Compiled, CliError> {
+    let (loaded, inputs) = invocation.loading(|| load_all(names, inventory_args, selection, load, opening, invocation));
+    let (mut input, inventory, graphs) = loaded;
+    input.check(invocation)?;
+    Ok(Compiled { input, inputs, inventory, graphs })
+}
+
+fn load_all(
+    names: &[String],
+    inventory_args: &InventoryArgs,
+    selection: &SelectionArgs,
+    load: &LoadOptions,
+    opening: Opening,
+    invocation: &Invocation,
+) -> (Input, Inventory, Vec<Graph>) {
     let mut input = Input::new(&inventory_args.keys, opening, invocation);
     input.extra_vars(&selection.vars);
     let inventory = input.inventory(inventory_args, invocation);
@@ -142,8 +170,7 @@ pub(super) fn compile_all(
     for playbook in playbooks.iter().filter(|_| whole) {
         graphs.extend(input.compile(&inventory, playbook, limit.as_ref(), &wanted));
     }
-    input.check(invocation)?;
-    Ok(Compiled { input, inventory, graphs })
+    (input, inventory, graphs)
 }
 
 fn wanted(args: &SelectionArgs) -> Selection {

@@ -10,13 +10,17 @@ use super::{
     CliError, Exit,
     args::{GlobalArgs, KeyArgs},
     config::Settings,
+    record::Resumed,
     terminal::ask_secret,
 };
 use crate::{
     model::Masker,
     report::{ColorChoice, Detail, Look, diagnostics_as_json, render_diagnostics, sanitize},
     secret::{Ask, KeyOptions, Keyring},
-    source::{Diagnostics, Sources},
+    source::{
+        Diagnostics, Sources,
+        disk::{self, Inputs},
+    },
 };
 
 #[derive(Debug)]
@@ -28,11 +32,15 @@ pub(crate) struct Invocation {
     pub verbosity: u8,
     /// Keeps secrets out of all that is printed.
     pub masker: Masker,
+    /// The command line, without the program's name.
+    pub command: Vec<String>,
+    /// The run that goes on, if this is not a new one.
+    pub resumed: Option<Resumed>,
 }
 
 impl Invocation {
     /// Reads the configuration. Where that is wrong, there is still something to say so with.
-    pub(super) fn new(global: &GlobalArgs) -> (Self, Result<(), CliError>) {
+    pub(super) fn new(global: &GlobalArgs, command: Vec<String>) -> (Self, Result<(), CliError>) {
         let mut sources = Sources::default();
         let mut diagnostics = Diagnostics::default();
         let settings = Settings::load(&mut sources, &mut diagnostics);
@@ -45,6 +53,8 @@ impl Invocation {
             json: global.json,
             verbosity: global.verbose,
             masker: Masker::default(),
+            command,
+            resumed: None,
         };
         start_log(invocation.masker.clone());
         if diagnostics.has_errors() {
@@ -69,6 +79,14 @@ impl Invocation {
 
     pub fn detail(&self, diff: bool) -> Detail {
         Detail { verbosity: self.verbosity, diff }
+    }
+
+    /// Loads from the disk, or from what a run that goes on was loaded from.
+    pub fn loading<T>(&self, work: impl FnOnce() -> T) -> (T, Inputs) {
+        match &self.resumed {
+            Some(resumed) => (disk::replay(resumed.inputs.clone(), work), resumed.inputs.clone()),
+            None => disk::record(work),
+        }
     }
 
     /// Prints what the command was asked for, without secrets.
@@ -101,6 +119,7 @@ impl Invocation {
         match error {
             CliError::Input(problems) => self.show_problems(&problems.0, &problems.1),
             _ if exit == Exit::Success => {}
+            CliError::State(problem) => self.say_error(&problem.to_string(), problem.help().as_deref()),
             CliError::Usage { message, help } => self.say_error(message, help.as_deref()),
             other => self.say_error(&other.to_string(), None),
         }

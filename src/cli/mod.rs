@@ -17,10 +17,14 @@ mod invocation;
 mod lint;
 mod listing;
 mod playbook;
+mod record;
+mod resume;
 mod run;
+mod runs;
 mod schema;
 mod secret;
 mod terminal;
+mod unlock;
 mod vars;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -56,6 +60,12 @@ enum Command {
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
     Exec(exec::ExecArgs),
+    /// Go on with a run that was interrupted, failed or crashed
+    Resume(resume::ResumeArgs),
+    /// List the runs, show one, or remove old ones
+    Runs(runs::RunsCommand),
+    /// Break the locks of a run that will not come back
+    Unlock(unlock::UnlockArgs),
     /// Show the inventory as it was understood
     Inventory(inventory::InventoryCommand),
     /// Find everything that is wrong, without connecting
@@ -72,11 +82,13 @@ enum Command {
 
 /// Runs the program with these arguments, the first being its own name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let command = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let cli = match parse(args) {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),
     };
-    let (invocation, settled) = Invocation::new(&cli.global);
+    let (invocation, settled) = Invocation::new(&cli.global, command);
     match settled.and_then(|()| run(&cli.command, &invocation)) {
         Ok(exit) => exit.into(),
         Err(error) => invocation.fail(&error).into(),
@@ -103,6 +115,9 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Playbook(args) => playbook::run(args, invocation),
         Command::Graph(args) => graph::run(args, invocation),
         Command::Exec(args) => exec::run(args, invocation),
+        Command::Resume(args) => resume::run(args, invocation),
+        Command::Runs(args) => runs::run(args, invocation),
+        Command::Unlock(args) => unlock::run(args, invocation),
         Command::Inventory(args) => inventory::run(args, invocation),
         Command::Lint(args) => lint::run(args, invocation),
         Command::Secret(args) => secret::run(args, invocation),

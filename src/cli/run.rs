@@ -10,17 +10,21 @@ use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, RunArgs},
     input::Compiled,
+    record::RunRecord,
     terminal::{QuietKeys, ask_secret},
 };
 use crate::{
-    execute::{self, Interrupt, Run, RunOptions},
+    execute::{self, Interrupt, Locking, Run, RunOptions},
     graph::{self, Graph},
     inventory::Inventory,
     model::{Emitter, Masker, RunResult},
     playbook::LoadOptions,
-    report::{self, AdhocReporter, JsonReporter, MultiProgress, Output, PlainReporter, ProgressReporter, Reporter},
+    report::{
+        self, AdhocReporter, JsonReporter, Kept, MultiProgress, Output, PlainReporter, ProgressReporter, Reporter,
+    },
     source::{Diagnostic, Diagnostics, Sources},
     ssh::{Connector, Options, Prompt},
+    state::{Recorder, RunId},
 };
 
 /// How a run is shown.
@@ -42,12 +46,17 @@ pub(super) fn execute(
     style: Style,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let Compiled { mut input, mut inventory, graphs } = compiled;
+    let Compiled { mut input, inputs, mut inventory, graphs } = compiled;
     let hosts = graphs.iter().flat_map(|graph| &graph.plays).flat_map(|play| play.hosts.iter().copied());
     inventory.check_keys(hosts, &mut input.diagnostics);
     input.check(invocation)?;
     let screen = MultiProgress::new();
-    let options = run_options(connection, args, input.extra_vars.clone(), invocation)?;
+    let mut options = run_options(connection, args, input.extra_vars.clone(), invocation)?;
+    let record = match args.check {
+        true => None,
+        false => Some(RunRecord::open(args.state_dir.as_deref(), &input.inventories, &inputs, invocation)?),
+    };
+    options.run_id = record.as_ref().map_or_else(RunId::new, |record| record.id.clone()).shared();
     apply_defaults(&mut inventory, connection, invocation);
     let connector = connector(connection, &inventory, screen.clone(), invocation)?;
     let runner = Runner {
@@ -58,6 +67,7 @@ pub(super) fn execute(
         interrupt: Interrupt::default(),
         screen,
         style,
+        record,
         invocation,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -65,6 +75,18 @@ pub(super) fn execute(
     // Whatever still runs there, such as a lookup of a name, is not worth waiting for.
     runtime.shutdown_background();
     result.map(Exit::from)
+}
+
+/// How hosts are reached by a command that runs no graph.
+pub(super) fn reach(
+    inventory: &mut Inventory,
+    connection: &ConnectionArgs,
+    screen: MultiProgress,
+    invocation: &Invocation,
+) -> Result<(Connector, RunOptions), CliError> {
+    let options = run_options(connection, &RunArgs::default(), Arc::default(), invocation)?;
+    apply_defaults(inventory, connection, invocation);
+    Ok((connector(connection, inventory, screen, invocation)?, options))
 }
 
 /// The graphs as text, with what is known of their nodes. Connects only if it may ask the hosts.
@@ -75,7 +97,7 @@ pub(super) fn foresee(
     format: graph::Format,
     invocation: &Invocation,
 ) -> Result<Vec<String>, CliError> {
-    let Compiled { input, mut inventory, graphs } = compiled;
+    let Compiled { input, mut inventory, graphs, .. } = compiled;
     apply_defaults(&mut inventory, connection, invocation);
     let connector = match ask {
         true => connector(connection, &inventory, MultiProgress::new(), invocation)?,
@@ -95,6 +117,7 @@ pub(super) fn foresee(
             options: RunOptions { extra_vars: input.extra_vars.clone(), ..RunOptions::default() },
             emitter: Emitter::silent(),
             interrupt: Interrupt::default(),
+            recorder: Recorder::none(),
         };
         let foreseen = runtime.block_on(execute::observe(run, ask));
         texts.push(graph.export(format, &sources, &foreseen));
@@ -111,6 +134,8 @@ struct Runner<'a> {
     interrupt: Interrupt,
     screen: MultiProgress,
     style: Style,
+    /// Where it is kept; nowhere in check mode.
+    record: Option<RunRecord>,
     invocation: &'a Invocation,
 }
 
@@ -119,17 +144,24 @@ impl Runner<'_> {
         let quiet = Arc::new(QuietKeys::begin());
         mind_signals(self.interrupt.clone(), self.screen.clone(), quiet.clone())?;
         let mut result = Ok(RunResult::Success);
-        for graph in graphs {
-            result = self.run_one(graph).await;
+        for (number, graph) in graphs.into_iter().enumerate() {
+            result = self.run_one(number, graph).await;
             if !matches!(result, Ok(RunResult::Success)) {
                 break;
             }
         }
         quiet.end();
+        if let (Some(record), Ok(result)) = (&self.record, &result) {
+            record.end(*result).await?;
+        }
         result
     }
 
-    async fn run_one(&self, graph: Graph) -> Result<RunResult, CliError> {
+    async fn run_one(&self, number: usize, graph: Graph) -> Result<RunResult, CliError> {
+        let recorder = match &self.record {
+            Some(record) => record.recorder(number, &graph)?,
+            None => Recorder::none(),
+        };
         let (emitter, events) = Emitter::channel();
         let emitter = emitter.with_masker(self.invocation.masker.clone());
         let reporter = report::spawn(events, self.reporter());
@@ -141,6 +173,7 @@ impl Runner<'_> {
             options: self.options.clone(),
             emitter,
             interrupt: self.interrupt.clone(),
+            recorder,
         })
         .await;
         // The reporter ends after the run's last event; what it prints must come before we leave.
@@ -152,6 +185,13 @@ impl Runner<'_> {
     }
 
     fn reporter(&self) -> Box<dyn Reporter> {
+        match self.record.as_ref().and_then(RunRecord::events) {
+            Some(file) => Box::new(Kept::new(file, self.shown())),
+            None => self.shown(),
+        }
+    }
+
+    fn shown(&self) -> Box<dyn Reporter> {
         let (look, out) = (self.invocation.stdout, Output::stdout());
         let detail = self.invocation.detail(self.options.diff);
         match self.style {
@@ -176,7 +216,6 @@ fn run_options(
     let forks = args.forks.map(|forks| forks as usize).or(settings.forks).unwrap_or(defaults.forks);
     let become_user = connection.become_user.clone().or_else(|| settings.become_user.clone());
     Ok(RunOptions {
-        run_id: run_id().into(),
         forks,
         check_mode: args.check,
         diff: args.diff,
@@ -187,13 +226,12 @@ fn run_options(
         }),
         live_output: invocation.verbosity > 0 || invocation.json,
         extra_vars,
+        locking: match args.check {
+            true => Locking::Look,
+            false => Locking::Take(args.lock_timeout.unwrap_or_default()),
+        },
         ..defaults
     })
-}
-
-/// Sortable, and unique among the runs of one operator.
-fn run_id() -> String {
-    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%3fZ").to_string()
 }
 
 fn become_password(args: &ConnectionArgs, invocation: &Invocation) -> Result<Option<Zeroizing<String>>, CliError> {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{Interrupt, Run, hosts::Hosts, pending::Pending, specials::Specials, unpacked::Unpacked};
+use super::{Interrupt, Locking, Run, hosts::Hosts, pending::Pending, specials::Specials, unpacked::Unpacked};
 use crate::{
     compile::{top_layers, written_layers},
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
@@ -13,6 +13,7 @@ use crate::{
     playbook::{Place, Task},
     remote::LinkOptions,
     source::{Sources, Vars},
+    state::Recorder,
     template::{Engine, Layer, Scope},
 };
 
@@ -36,6 +37,7 @@ pub struct RunOptions {
     /// Whether running commands report their output as it comes.
     pub live_output: bool,
     pub extra_vars: Arc<Vars>,
+    pub locking: Locking,
 }
 
 impl Default for RunOptions {
@@ -52,6 +54,7 @@ impl Default for RunOptions {
             command_timeout: None,
             live_output: false,
             extra_vars: Arc::default(),
+            locking: Locking::None,
         }
     }
 }
@@ -65,6 +68,7 @@ pub(super) struct Context {
     pub options: RunOptions,
     pub emitter: Emitter,
     pub interrupt: Interrupt,
+    pub recorder: Recorder,
     unpacked: Unpacked,
 }
 
@@ -84,6 +88,7 @@ impl Context {
             options: run.options,
             emitter: run.emitter,
             interrupt: run.interrupt,
+            recorder: run.recorder,
             unpacked: Unpacked::default(),
         }
     }

@@ -1,13 +1,9 @@
 //! `async`: commands that run on their own, and are asked for now and then.
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::node::{NodeRun, Trouble};
 use crate::{
-    graph::NodeIndex,
     model::{EventKind, Outcome},
     remote::{JobState, Payload, Session},
 };
@@ -19,8 +15,10 @@ impl NodeRun {
     /// `async`: starts the command on its own, and asks for it every `poll` seconds.
     pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
         let limit = self.task.detach.unwrap_or_default();
-        let id = job_id(&self.context.options.run_id, self.index, self.jobs.fetch_add(1, Ordering::Relaxed));
-        session.detach(payload, &id, Some(limit)).await?;
+        let id = self.job_id();
+        if !self.is_started(session, &id).await? {
+            session.detach(payload, &id, Some(limit)).await?;
+        }
         if self.task.poll.is_zero() {
             return Ok(Outcome::changed().with("job", id).with("finished", false));
         }
@@ -36,7 +34,8 @@ impl NodeRun {
                     session.forget(&id).await?;
                     return Ok(outcome.with("job", id).with("finished", true));
                 }
-                Ok(JobState::Lost(why)) => return Err(Trouble::failed(format!("in doubt: {why}"))),
+                Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
+                Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
                 Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {
                     return Err(Trouble::failed(format!("still running after {}s", limit.as_secs_f64())));
                 }
@@ -48,14 +47,31 @@ impl NodeRun {
         }
     }
 
+    /// Names a detached command on its target.
+    fn job_id(&self) -> String {
+        let run = &self.context.options.run_id;
+        let run: String = run.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        format!("{run}-{}", self.next_name())
+    }
+
+    /// Whether an earlier process has started it already.
+    async fn is_started(&self, session: &Session, id: &str) -> Result<bool, Trouble> {
+        if self.in_flight_since().is_none() {
+            return Ok(false);
+        }
+        match session.poll(id).await? {
+            JobState::Absent => Ok(false),
+            JobState::Lost(why) => Err(in_doubt(&why)),
+            JobState::Running | JobState::Finished(_) => Ok(true),
+        }
+    }
+
     fn running_event(&self, attempt: u32) {
         let (node, msg) = (self.info.clone(), "still running".to_owned());
         self.context.emitter.emit(EventKind::NodeRetry { node, attempt, of: 0, msg });
     }
 }
 
-/// Names a detached command on its target.
-fn job_id(run: &str, index: NodeIndex, number: u32) -> String {
-    let run: String = run.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
-    format!("{run}-{}-{number}", index.index())
+fn in_doubt(why: &str) -> Trouble {
+    Trouble::Doubt(Box::new(Outcome::failed(format!("in doubt: {why}"))))
 }

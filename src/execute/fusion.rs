@@ -87,6 +87,8 @@ impl Scheduler {
             // The start of a play is told before anything in it.
             Decision::End(fate) if fate.status.satisfies() && node.kind != NodeKind::PlayStart => Foreseen::Ends(fate),
             Decision::End(_) => Foreseen::Apart,
+            // An earlier process has run it.
+            Decision::Run(_) if self.is_done(index) => Foreseen::Apart,
             Decision::Run(_) if node.kind == NodeKind::Handler && !self.is_notified(node) => {
                 let may_be = |member: &NodeIndex| self.notifies(*member, node);
                 if chain.iter().any(may_be) { Foreseen::Apart } else { Foreseen::Ends(Fate::new(Status::Skipped)) }

@@ -7,7 +7,8 @@ use std::{
 
 use crate::{
     inventory::{HostId, Inventory},
-    model::{Value, ValueMap},
+    model::{Outcome, Value, ValueMap},
+    playbook::Task,
     remote::{Link, LinkOptions},
     ssh::Connector,
 };
@@ -56,11 +57,46 @@ impl Hosts {
         Arc::make_mut(&mut lock(&self.late[host.index()])).insert(name.to_owned(), value);
     }
 
-    /// Ends all connections and removes what was staged on the hosts.
-    pub(super) async fn close(&self) {
+    /// Registers a result for every host it speaks for, and keeps facts.
+    pub(super) fn register(&self, task: &Task, hosts: &[HostId], outcome: &Outcome) {
+        if let Some(name) = &task.register {
+            hosts.iter().for_each(|host| self.remember(*host, name, outcome.to_value()));
+        }
+        self.keep_facts(task, hosts, outcome);
+    }
+
+    pub(super) fn keep_facts(&self, task: &Task, hosts: &[HostId], outcome: &Outcome) {
+        let Some(facts) = outcome.data.get("facts").filter(|_| !outcome.failed) else { return };
+        for &host in hosts {
+            match facts {
+                facts if task.module.name == "facts" => self.remember(host, "facts", facts.clone()),
+                Value::Object(facts) if task.module.name == "set_fact" => {
+                    facts.iter().for_each(|(name, value)| self.remember(host, name, value.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// As a result of an earlier run: also what the items of a loop have set.
+    pub(super) fn restore(&self, task: &Task, hosts: &[HostId], outcome: &Outcome) {
+        let items = outcome.data.get("results").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for facts in items.iter().filter(|item| item["failed"] != true).filter_map(|item| item.get("facts")) {
+            self.keep_facts(task, hosts, &Outcome::ok().with("facts", facts.clone()));
+        }
+        self.register(task, hosts, outcome);
+    }
+
+    /// Ends all connections and removes what was staged on the hosts; also what they remember, if `forget`.
+    pub(super) async fn close(&self, forget: bool) {
         let links: Vec<_> =
             lock(&self.links).drain().map(|(_, link)| link).chain(self.operator.get().cloned()).collect();
-        let closing = links.iter().map(|link| link.close());
+        let closing = links.iter().map(|link| async move {
+            if forget {
+                link.forget_ledgers().await;
+            }
+            link.close().await;
+        });
         futures_util::future::join_all(closing).await;
     }
 }

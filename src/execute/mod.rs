@@ -16,8 +16,10 @@ mod fusion;
 mod hosts;
 mod interrupt;
 mod items;
+mod locks;
 mod node;
 mod observe;
+mod once;
 mod pending;
 mod prepare;
 mod scheduler;
@@ -32,14 +34,17 @@ use std::sync::Arc;
 
 pub use context::RunOptions;
 pub use interrupt::Interrupt;
+pub use locks::Locking;
 pub use observe::observe;
 
 use crate::{
     graph::Graph,
-    inventory::Inventory,
-    model::{Emitter, RunResult},
+    inventory::{HostId, Inventory},
+    model::{Emitter, HostName, RunResult},
+    remote::RemoteError,
     source::Sources,
     ssh::Connector,
+    state::Recorder,
 };
 
 /// What a run works on.
@@ -51,12 +56,51 @@ pub struct Run {
     pub options: RunOptions,
     pub emitter: Emitter,
     pub interrupt: Interrupt,
+    /// Where it is recorded what happens, and what happened before.
+    pub recorder: Recorder,
 }
 
 /// Runs the graph to its end, or to where it can go.
 pub async fn run(run: Run) -> RunResult {
     let context = Arc::new(context::Context::new(run));
+    let held = match locks::take(&context).await {
+        Ok(held) => held,
+        Err(refused) => return refused.tell(&context).await,
+    };
     let result = scheduler::Scheduler::new(context.clone()).run().await;
-    context.hosts.close().await;
+    // What hosts remember of commands is of use until it is known here that all of them are done.
+    let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
+    held.release(&context).await;
+    context.hosts.close(is_over).await;
     result
+}
+
+/// What came of breaking the locks of a run on one host: how many there were.
+pub struct Unlocked {
+    pub host: HostName,
+    pub result: Result<u64, RemoteError>,
+}
+
+/// Breaks the locks of a run on these hosts.
+pub async fn unlock(
+    inventory: Arc<Inventory>,
+    connector: Connector,
+    options: RunOptions,
+    hosts: &[HostId],
+    run_id: &str,
+) -> Vec<Unlocked> {
+    let nothing = Run {
+        graph: Arc::new(Graph { hosts: inventory.hosts().map(|host| host.name.clone()).collect(), ..Graph::default() }),
+        inventory,
+        sources: Arc::default(),
+        connector,
+        options,
+        emitter: Emitter::silent(),
+        interrupt: Interrupt::default(),
+        recorder: Recorder::none(),
+    };
+    let context = Arc::new(context::Context::new(nothing));
+    let unlocked = locks::unlock(&context, hosts, run_id).await;
+    context.hosts.close(false).await;
+    unlocked
 }

@@ -10,16 +10,18 @@ use std::{
 
 use super::{
     context::Context,
+    once::{Halt, Marks, Sending, known},
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
     graph::{NodeIndex, PlayIndex},
     inventory::HostId,
-    model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status, Value},
+    model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status},
     modules::{Action, ActionContext, ActionError, BuildContext},
     playbook::Task,
-    remote::{Payload, RemoteError, Segment, Session, StepSink},
+    remote::{Payload, RemoteError, Session, Step, StepSink},
     source::{Diagnostic, Node},
+    state::StateError,
     template::Scope,
 };
 
@@ -30,6 +32,8 @@ pub(super) struct Finished {
     pub hosts: Vec<HostId>,
     pub status: Status,
     pub changed: bool,
+    /// Nothing more may start: what it did is not known, or can no longer be recorded, or the lock is gone.
+    pub halts: Option<Halt>,
 }
 
 /// Why a node could not come to an outcome.
@@ -40,6 +44,12 @@ pub(super) enum Trouble {
     },
     /// The task is at fault: a template, an argument, a condition.
     Failed(Box<Outcome>, Option<String>),
+    /// A command may have run, and nobody can tell.
+    Doubt(Box<Outcome>),
+    /// It was not run, because the lock of the run was broken.
+    Unlocked(Box<Outcome>),
+    /// Nothing was sent, because it could not be recorded.
+    Unrecorded(StateError),
 }
 
 impl Trouble {
@@ -89,6 +99,7 @@ pub(super) struct NodeRun {
     hosts: Vec<HostId>,
     /// Counts detached commands, so that each item and attempt has its own.
     pub jobs: AtomicU32,
+    pub marks: Marks,
     /// How much of its output was shown as it came.
     shown: AtomicUsize,
     pub info: Arc<NodeInfo>,
@@ -101,7 +112,8 @@ impl NodeRun {
         let info = context.info(index, host, &task);
         let play = context.graph.node(index).play;
         let (jobs, shown) = (AtomicU32::new(0), AtomicUsize::new(0));
-        Some(Self { context: context.clone(), index, play, task, host, hosts, jobs, shown, info })
+        let marks = Marks::default();
+        Some(Self { context: context.clone(), index, play, task, host, hosts, jobs, marks, shown, info })
     }
 
     /// The one place where a node starts.
@@ -112,6 +124,7 @@ impl NodeRun {
 
     /// Runs it by itself: items, attempts and all.
     pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
+        self.jobs.store(0, Ordering::Relaxed);
         let Some(host) = self.agreed_host()? else {
             return Ok(self.passed_over());
         };
@@ -228,20 +241,28 @@ impl NodeRun {
     }
 
     async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        let Built { action, check_mode, .. } = self.build(scope)?;
+        let Built { effects, action, check_mode } = self.build(scope)?;
+        if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
+            self.intend().await?;
+        }
         match action {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
                 let session = self.session(scope)?;
                 match self.task.detach {
                     Some(_) if !check_mode => self.detached(&session, payload).await,
-                    _ => self.on_target(&session, payload, check_mode).await,
+                    _ => self.on_target(&session, payload, &effects, check_mode).await,
                 }
             }
             Action::Engine(action) => {
                 let session = Arc::new(self.session(scope)?);
-                let context = ActionContext { session, check_mode, timeout: self.task.timeout };
-                self.within_limit(action.run(&context)).await
+                if self.has_rebooted(&session, &effects).await? {
+                    return Ok(Outcome::changed().with("rebooted", true));
+                }
+                let entry = self.entry(&effects, check_mode);
+                let fenced = self.can_change(&effects, check_mode);
+                let context = ActionContext { session, check_mode, timeout: self.task.timeout, entry, fenced };
+                self.within_limit(action.run(&context)).await.and_then(known)
             }
         }
     }
@@ -274,14 +295,40 @@ impl NodeRun {
         }
     }
 
-    async fn on_target(&self, session: &Session, payload: Payload, check_mode: bool) -> Result<Outcome, Trouble> {
-        let step = session.step(payload, check_mode);
-        let outcomes = session.run(Segment { steps: vec![step] }, &LiveOutput(self)).await?;
-        outcomes.into_iter().next().ok_or_else(|| Trouble::failed("the target sent no result"))
+    /// The payload as a step that runs once, and only while its lock is held, where that matters.
+    pub(super) fn step(&self, session: &Session, payload: Payload, effects: &Effects, check_mode: bool) -> Step {
+        let fenced = self.can_change(effects, check_mode);
+        Step { entry: self.entry(effects, check_mode), fenced, ..session.step(payload, check_mode) }
+    }
+
+    async fn on_target(
+        &self,
+        session: &Session,
+        payload: Payload,
+        effects: &Effects,
+        check_mode: bool,
+    ) -> Result<Outcome, Trouble> {
+        let step = self.step(session, payload, effects, check_mode);
+        let mut sending = Sending::new(vec![step]);
+        let sink = LiveOutput(self);
+        loop {
+            match session.run(sending.segment().clone(), &sink).await {
+                Err(error) => {
+                    if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+                        return Err(error.into());
+                    }
+                }
+                Ok(outcomes) => {
+                    let first = outcomes.into_iter().next();
+                    return known(first.ok_or_else(|| Trouble::failed("the target sent no result"))?);
+                }
+            }
+        }
     }
 
     /// The one place where a node that ran is settled.
     pub(super) fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+        let mut halts = None;
         let (outcome, status, hint) = match result {
             Ok(outcome) => {
                 let status = self.status(&outcome);
@@ -295,8 +342,30 @@ impl NodeRun {
                 let status = if self.task.ignore_unreachable { Status::Ignored } else { Status::Unreachable };
                 (Outcome::failed(msg).with("unreachable", true), status, hint)
             }
+            // Neither `ignore_errors` nor a rescue knows what was done either.
+            Err(Trouble::Doubt(outcome)) => {
+                halts = Some(Halt::InDoubt);
+                (*outcome, Status::Failed, Some(self.way_out()))
+            }
+            Err(Trouble::Unlocked(outcome)) => {
+                halts = Some(Halt::Unlocked);
+                let hint = "find out who did, and why; then `etcdrun resume` goes on".to_owned();
+                (*outcome, Status::Failed, Some(hint))
+            }
+            Err(Trouble::Unrecorded(error)) => {
+                halts = Some(Halt::Unrecorded);
+                (
+                    Outcome::failed(format!("not run, since it cannot be recorded: {error}")),
+                    Status::NotRun,
+                    error.help(),
+                )
+            }
         };
+        let (outcome, status) = self.as_resumed(outcome, status);
         self.remember(&outcome);
+        if halts != Some(Halt::Unrecorded) {
+            self.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
+        }
         self.context.emitter.emit(EventKind::NodeFinished {
             node: self.info.clone(),
             status,
@@ -306,7 +375,7 @@ impl NodeRun {
             hint,
             because: None,
         });
-        Finished { index: self.index, hosts: self.hosts, status, changed: outcome.changed }
+        Finished { index: self.index, hosts: self.hosts, status, changed: outcome.changed, halts }
     }
 
     fn status(&self, outcome: &Outcome) -> Status {
@@ -317,12 +386,8 @@ impl NodeRun {
         }
     }
 
-    /// Registers the result for every host the node speaks for, and keeps facts.
     fn remember(&self, outcome: &Outcome) {
-        if let Some(name) = &self.task.register {
-            self.hosts.iter().for_each(|host| self.context.hosts.remember(*host, name, outcome.to_value()));
-        }
-        self.remember_facts(outcome);
+        self.context.hosts.register(&self.task, &self.hosts, outcome);
     }
 
     pub(super) fn sets_facts(&self) -> bool {
@@ -330,18 +395,7 @@ impl NodeRun {
     }
 
     pub(super) fn remember_facts(&self, outcome: &Outcome) {
-        let Some(facts) = outcome.data.get("facts").filter(|_| !outcome.failed) else { return };
-        for &host in &self.hosts {
-            match facts {
-                facts if self.task.module.name == "facts" => {
-                    self.context.hosts.remember(host, "facts", facts.clone());
-                }
-                Value::Object(facts) if self.sets_facts() => {
-                    facts.iter().for_each(|(name, value)| self.context.hosts.remember(host, name, value.clone()));
-                }
-                _ => {}
-            }
-        }
+        self.context.hosts.keep_facts(&self.task, &self.hosts, outcome);
     }
 }
 

@@ -25,7 +25,7 @@ pub async fn observe(run: Run, ask: bool) -> HashMap<NodeIndex, Foreseen> {
         gather(&context).await;
     }
     let foreseen = context.graph.work().map(|index| (index, foresee(&context, index))).collect();
-    context.hosts.close().await;
+    context.hosts.close(false).await;
     foreseen
 }
 

@@ -1,6 +1,9 @@
 //! Makes a segment of nodes: what each will do, worked out before those in front of it have run.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
     fusion::never_fails,
@@ -40,6 +43,8 @@ pub(super) struct Prepared {
     pub run: NodeRun,
     pub parts: VecDeque<Part>,
     pub gathered: Gathered,
+    /// It has to be on record before it starts.
+    pub changes: bool,
 }
 
 /// The whole of a task, or one item of its loop.
@@ -63,7 +68,7 @@ struct Planned {
 
 enum Plan {
     Known(Outcome),
-    Step { session: Session, step: Box<Step>, effects: Effects },
+    Step { session: Session, step: Box<Step>, effects: Effects, changes: bool },
 }
 
 impl Draft {
@@ -101,9 +106,11 @@ impl Draft {
         let goes_on = run.task.ignore_errors || never_fails(&run.task);
         let first_step = self.steps.len();
         let mut parts = VecDeque::with_capacity(planned.len());
+        let mut changes = false;
         for Planned { item, work } in planned {
             let work = match work {
-                Ok(Plan::Step { session, step, effects }) => {
+                Ok(Plan::Step { session, step, effects, changes: may }) => {
+                    changes |= may;
                     self.weight += step.weight();
                     self.has_opaque |= effects.opaque;
                     self.session.get_or_insert(session);
@@ -125,13 +132,15 @@ impl Draft {
         if let Some(last) = self.steps[first_step..].last_mut().filter(|_| !goes_on) {
             last.on_failure = OnFailure::Stop;
         }
-        self.nodes.push_back(Prepared { run, parts, gathered: Gathered::default() });
+        self.nodes.push_back(Prepared { run, parts, gathered: Gathered::default(), changes });
     }
 }
 
 impl NodeRun {
     /// What the node asks of its target. `None` if the operator has to be at hand.
     fn plan(&self, scope: &Scope) -> Option<Vec<Planned>> {
+        // However often it is planned, its commands have the same names.
+        self.jobs.store(0, Ordering::Relaxed);
         let Some(items) = &self.task.loops else {
             return Some(vec![Planned { item: None, work: self.plan_one(scope)? }]);
         };
@@ -166,10 +175,11 @@ impl NodeRun {
             Action::Remote(_) if effects.disrupts > Disruption::No && !effects.opaque && !check_mode => None,
             Action::Done(outcome) => Some(Ok(Plan::Known(*outcome))),
             Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
-                let step = Box::new(session.step(payload, check_mode));
+                let step = Box::new(self.step(&session, payload, &effects, check_mode));
                 step.check()?;
                 session.refuse_exposed(&step)?;
-                Ok(Plan::Step { session, step, effects })
+                let changes = step.fenced;
+                Ok(Plan::Step { session, step, effects, changes })
             })),
         }
     }

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     context::Context,
-    node::Finished,
+    node::{Finished, NodeRun},
+    once::Halt,
     segment::{self, Errand},
     settle::{Decision, Fate, decide},
 };
@@ -51,6 +52,8 @@ pub(super) struct Scheduler {
     pub(super) unreachable: HashMap<HostId, NodeIndex>,
     begun: HashSet<PlayIndex>,
     interrupted: bool,
+    /// Nothing more starts, because nobody knows what a node did, or what more would do.
+    halted: bool,
     result: RunResult,
 }
 
@@ -92,6 +95,7 @@ impl Scheduler {
             unreachable: HashMap::new(),
             begun: HashSet::new(),
             interrupted: false,
+            halted: false,
             result: RunResult::Success,
         }
     }
@@ -121,7 +125,7 @@ impl Scheduler {
             version: EVENT_VERSION,
             run: self.context.options.run_id.clone(),
             playbook: graph.playbook.clone(),
-            nodes: graph.work().count(),
+            nodes: graph.work().count().saturating_sub(self.context.recorder.done()),
             hosts: hosts.len(),
             check_mode: self.context.options.check_mode,
         });
@@ -171,7 +175,7 @@ impl Scheduler {
         let how = panic.map_or_else(|| "it ended without a result".to_owned(), ToString::to_string);
         let msg = format!("internal error in {}: {how}", self.context.graph.id(index));
         self.context.emitter.emit(EventKind::Warning { msg });
-        self.finished(Finished { index, hosts, status: Status::Failed, changed: false });
+        self.finished(Finished { index, hosts, status: Status::Failed, changed: false, halts: None });
     }
 
     /// Decides about nodes whose predecessors have ended, until nothing more follows from that.
@@ -182,9 +186,28 @@ impl Scheduler {
             }
             match self.decision(index) {
                 Decision::End(fate) => self.end(index, fate),
+                Decision::Run(hosts) if self.is_done(index) => self.restore(index, hosts),
                 Decision::Run(hosts) => self.queue.push_back((index, hosts)),
             }
         }
+    }
+
+    pub(super) fn is_done(&self, index: NodeIndex) -> bool {
+        self.context.recorder.past(index.index()).is_some_and(|past| past.done.is_some())
+    }
+
+    /// Takes over how the node ended in an earlier process.
+    fn restore(&mut self, index: NodeIndex, hosts: Vec<HostId>) {
+        let recorder = self.context.recorder.clone();
+        let Some(done) = recorder.past(index.index()).and_then(|past| past.done.as_ref()) else { return };
+        if let (Some(task), Some(left)) = (self.context.graph.task_of(index), &done.left) {
+            self.context.hosts.restore(task, &hosts, left);
+        }
+        let is_raw = self.context.graph.task_of(index).is_some_and(|task| task.effects.opaque);
+        if let (true, Some(node)) = (is_raw, NodeRun::new(&self.context, index, hosts.clone())) {
+            node.inherit_ledger();
+        }
+        self.finished(Finished { index, hosts, status: done.status, changed: done.changed, halts: None });
     }
 
     fn decision(&mut self, index: NodeIndex) -> Decision {
@@ -227,7 +250,7 @@ impl Scheduler {
     }
 
     fn start_queued(&mut self) {
-        if self.interrupted {
+        if self.interrupted || self.halted {
             return self.give_up_queue();
         }
         let mut blocked = Vec::new();
@@ -321,6 +344,11 @@ impl Scheduler {
     }
 
     fn finished(&mut self, finished: Finished) {
+        if let Some(halt) = finished.halts {
+            self.halted = true;
+            self.result = self.result.max(if halt == Halt::Unlocked { RunResult::LockHeld } else { RunResult::Failed });
+            self.started.values().for_each(|started| started.stop.cancel());
+        }
         if finished.changed && finished.status == Status::Changed {
             self.notify(&finished);
         }

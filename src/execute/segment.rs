@@ -14,13 +14,14 @@ use super::{
     hosts::lock,
     items::Item,
     node::{Finished, NodeRun, Trouble},
+    once::{Sending, known},
     prepare::{Draft, Part, Prepared, Work},
 };
 use crate::{
     graph::NodeIndex,
     inventory::HostId,
     model::Outcome,
-    remote::{RemoteError, Segment, StepSink},
+    remote::{RemoteError, Session, Step, StepSink},
 };
 
 /// What one exec is to do, and whom to tell.
@@ -56,14 +57,35 @@ pub(super) async fn run(errand: Errand) {
 
 async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
     let Draft { nodes, steps, session, .. } = draft;
-    let course = Course { nodes, begun: Some(begun), halted: false, finished };
+    let unrecorded = record(&nodes).await.err();
+    let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
-    let result = match session {
-        Some(session) => session.run_until(&Segment { steps }, &course, stop).await,
-        None => Ok(()),
+    let result = match (session, unrecorded) {
+        (Some(_), Some(trouble)) => Err(trouble),
+        (Some(session), None) => send(&session, steps, &course, stop).await.map_err(Trouble::from),
+        (None, _) => Ok(()),
     };
     lock(&course.0).end(result);
+}
+
+/// Puts on record what is about to change, all at once.
+async fn record(nodes: &VecDeque<Prepared>) -> Result<(), Trouble> {
+    let intents = nodes.iter().filter(|node| node.changes).map(|node| node.run.intend());
+    futures_util::future::try_join_all(intents).await.map(drop)
+}
+
+/// Sends the steps; those that have not ended once more if the connection is lost.
+async fn send(session: &Session, steps: Vec<Step>, course: &Live, stop: &CancellationToken) -> Result<(), RemoteError> {
+    let mut sending = Sending::new(steps);
+    loop {
+        let Err(error) = session.run_until(sending.segment(), course, stop).await else { return Ok(()) };
+        let (again, ended) = lock(&course.0).lose(&mut sending, &error);
+        match again {
+            Some(context) if sending.prepare_again(&context, ended).await => {}
+            _ => return Err(error),
+        }
+    }
 }
 
 /// Where the segment stands. Nodes leave it when they have ended.
@@ -73,6 +95,8 @@ struct Course {
     begun: Option<Instant>,
     /// A node failed, and nothing behind it runs.
     halted: bool,
+    /// Of the steps that were sent last.
+    steps_ended: usize,
     finished: UnboundedSender<Finished>,
 }
 
@@ -99,14 +123,22 @@ impl Course {
         }
     }
 
+    /// The connection is gone. How many steps had ended, and whether the others may be sent again.
+    fn lose(&mut self, sending: &mut Sending, error: &RemoteError) -> (Option<Arc<Context>>, usize) {
+        let ended = std::mem::take(&mut self.steps_ended);
+        let node = self.nodes.front().filter(|_| !self.halted).map(|node| &node.run);
+        (node.filter(|node| sending.may_go_again(node, error)).map(|node| node.context.clone()), ended)
+    }
+
     fn step_ended(&mut self, outcome: Outcome) {
+        self.steps_ended += 1;
         let Some(part) = self.nodes.front_mut().and_then(|node| node.parts.pop_front()) else { return };
-        self.part_ended(part.item, Ok(outcome));
+        self.part_ended(part.item, known(outcome));
         self.settle_known();
     }
 
     fn part_ended(&mut self, item: Option<Item>, result: Result<Outcome, Trouble>) {
-        let Some(Prepared { run, parts, gathered }) = self.nodes.front_mut() else { return };
+        let Some(Prepared { run, parts, gathered, .. }) = self.nodes.front_mut() else { return };
         let result = result.and_then(|outcome| run.judged_later(item.as_ref(), outcome));
         let ended = match item {
             None => Some(Some(result)),
@@ -123,7 +155,7 @@ impl Course {
     /// The result of the first node; `None` for that of its items.
     fn node_ended(&mut self, result: Option<Result<Outcome, Trouble>>) {
         let begun = self.begin();
-        let Some(Prepared { run, gathered, parts }) = self.nodes.pop_front() else { return };
+        let Some(Prepared { run, gathered, parts, .. }) = self.nodes.pop_front() else { return };
         self.begun = None;
         let missing = (!parts.is_empty()).then(|| gathered.len() + parts.len());
         let result = result.unwrap_or_else(|| Ok(run.all_items(gathered, missing)));
@@ -134,11 +166,19 @@ impl Course {
     }
 
     /// Nothing more comes from the target. What ended is settled; what was under way is in the error's hands.
-    fn end(&mut self, result: Result<(), RemoteError>) {
+    fn end(&mut self, result: Result<(), Trouble>) {
+        let is_known = result.is_ok();
+        self.end_first(result);
+        if is_known {
+            self.nodes.iter().filter(|node| node.changes).for_each(|node| node.run.not_started());
+        }
+    }
+
+    fn end_first(&mut self, result: Result<(), Trouble>) {
         let Some(node) = self.nodes.front().filter(|_| !self.halted) else { return };
         match result {
             // Even if we did not see it begin: it may have.
-            Err(error) => self.node_ended(Some(Err(error.into()))),
+            Err(error) => self.node_ended(Some(Err(error))),
             Ok(()) if self.begun.is_none() => {}
             // It was stopped between two items.
             Ok(()) if node.run.task.loops.is_some() => self.node_ended(None),

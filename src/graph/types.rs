@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use petgraph::{Direction, graph::DiGraph, visit::EdgeRef};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     inventory::HostId,
@@ -202,6 +203,16 @@ impl Graph {
         };
         let round = if node.round == 0 { String::new() } else { format!("~{}", node.round + 1) };
         format!("{play}/{host}/{}{round}", task.path)
+    }
+
+    /// The same for the same nodes in the same order, whatever their values.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for index in self.indices() {
+            hash.update(self.id(index));
+            hash.update(b"\n");
+        }
+        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
     pub fn indices(&self) -> impl Iterator<Item = NodeIndex> + use<> {

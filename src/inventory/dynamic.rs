@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::range::MAX_HOSTS;
 use crate::{
     model::{FileId, ValueMap},
-    source::{Diagnostic, MAX_FILE_BYTES, Sources},
+    source::{Diagnostic, MAX_FILE_BYTES, Sources, disk},
 };
 
 /// For everything the program is asked, together.
@@ -25,12 +25,14 @@ const MAX_STDERR_BYTES: usize = 64 << 10;
 
 /// Runs the program and keeps its output like the text of a file.
 pub(super) fn run(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
-    let program = Program { path, deadline: Instant::now() + TIME_LIMIT };
-    let list = program.ask(&["--list"])?;
-    let text = match program.with_host_variables(&list)? {
-        Some(complete) => serde_json::to_string_pretty(&complete).unwrap_or(list),
-        None => list,
-    };
+    let text = disk::printed(path, || {
+        let program = Program { path, deadline: Instant::now() + TIME_LIMIT };
+        let list = program.ask(&["--list"])?;
+        Ok::<_, Diagnostic>(match program.with_host_variables(&list)? {
+            Some(complete) => serde_json::to_string_pretty(&complete).unwrap_or(list),
+            None => list,
+        })
+    })?;
     Ok(sources.add(format!("{} --list", path.display()), text))
 }
 

@@ -15,7 +15,11 @@ use super::{
 };
 use crate::{
     model::{FileId, Span},
-    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, Sources, did_you_mean, parse},
+    source::{
+        Diagnostic, Diagnostics, Key, Kind, Map, Node, Sources, did_you_mean,
+        disk::{self, Found},
+        parse,
+    },
 };
 
 /// What was read, in the order it merges.
@@ -67,10 +71,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn path(&mut self, path: &Path) {
-        if path.is_dir() {
+        if is_dir(path) {
             return self.directory(path);
         }
-        if let Some(list) = path.to_str().filter(|text| text.contains(',') && !path.exists()) {
+        if let Some(list) = path.to_str().filter(|text| text.contains(',') && disk::find(path) == Found::Absent) {
             return self.host_list(list);
         }
         self.file(path);
@@ -80,7 +84,7 @@ impl Reader<'_> {
 
     fn directory(&mut self, folder: &Path) {
         let Some(entries) = self.list(folder) else { return };
-        let files: Vec<_> = entries.into_iter().filter(|path| is_yaml(path) && !path.is_dir()).collect();
+        let files: Vec<_> = entries.into_iter().filter(|path| is_yaml(path) && !is_dir(path)).collect();
         if files.is_empty() {
             let message = format!("{}: no *.yaml file in this directory", folder.display());
             self.diagnostics.error(None, message);
@@ -91,13 +95,9 @@ impl Reader<'_> {
 
     /// What a directory holds, sorted by name and without hidden files.
     fn list(&mut self, folder: &Path) -> Option<Vec<PathBuf>> {
-        let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        match entries {
-            Ok(entries) => {
-                let hidden = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
-                let mut paths: Vec<_> = entries.into_iter().filter(|e| !hidden(e)).map(|e| e.path()).collect();
-                paths.sort();
-                Some(paths)
+        match disk::list(folder) {
+            Ok(names) => {
+                Some(names.iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name)).collect())
             }
             Err(error) => {
                 self.diagnostics.error(None, format!("{}: {error}", folder.display()));
@@ -150,7 +150,7 @@ impl Reader<'_> {
         }
         for (name, scope) in [("group_vars", Scope::Group), ("host_vars", Scope::Host)] {
             let folder = folder.join(name);
-            if folder.is_dir() {
+            if is_dir(&folder) {
                 let entries = self.list(&folder).unwrap_or_default();
                 entries.iter().for_each(|path| self.vars_entry(path, scope));
             }
@@ -160,7 +160,7 @@ impl Reader<'_> {
     /// `NAME.yaml`, or a folder NAME of such files.
     fn vars_entry(&mut self, path: &Path, scope: Scope) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-        if path.is_dir() {
+        if is_dir(path) {
             let files = self.list(path).unwrap_or_default();
             let name = name.to_owned();
             files.iter().filter(|file| is_vars(file)).for_each(|file| self.vars_file(file, &name, scope));
@@ -237,6 +237,10 @@ fn refuse_ini(sources: &Sources, file: FileId) -> Result<(), Diagnostic> {
     Ok(())
 }
 
+fn is_dir(path: &Path) -> bool {
+    disk::find(path) == Found::Folder
+}
+
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().and_then(|ext| ext.to_str()).is_some_and(|ext| extensions.contains(&ext))
 }
@@ -247,7 +251,7 @@ fn is_yaml(path: &Path) -> bool {
 
 /// Files of variables may also come without an extension, as Ansible allows.
 fn is_vars(path: &Path) -> bool {
-    path.is_file() && (path.extension().is_none() || has_extension(path, &["yaml", "yml", "json"]))
+    disk::find(path) == Found::File && (path.extension().is_none() || has_extension(path, &["yaml", "yml", "json"]))
 }
 
 enum Program {
@@ -259,6 +263,9 @@ enum Program {
 
 /// Whether a file is to be run. Some file systems call every file executable, so data stays data.
 fn program(path: &Path) -> Program {
+    if let Some(was_program) = disk::was_program(path) {
+        return if was_program { Program::Yes } else { Program::No };
+    }
     let Ok(metadata) = fs::metadata(path) else { return Program::No };
     if !metadata.is_file() {
         return Program::No;

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Diff, HostName, MaskedStream, Masker, Outcome, Status, Value, ValueMap};
 
@@ -181,7 +181,7 @@ impl EventKind {
 }
 
 /// How a run ended; each has its own exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunResult {
     Success,

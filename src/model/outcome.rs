@@ -22,6 +22,20 @@ pub enum Status {
 }
 
 impl Status {
+    /// The word for it, as in the JSON form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Changed => "changed",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+            Self::Ignored => "ignored",
+            Self::Rescued => "rescued",
+            Self::Unreachable => "unreachable",
+            Self::NotRun => "not_run",
+        }
+    }
+
     /// Whether dependants on success may start.
     pub fn satisfies(self) -> bool {
         matches!(self, Self::Ok | Self::Changed | Self::Skipped | Self::Ignored)

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     model::Outcome,
-    remote::{Payload, RemoteError, Session},
+    remote::{Entry, Payload, RemoteError, Session, Step},
 };
 
 /// Either a payload for the target, or something the engine does itself.
@@ -32,12 +32,18 @@ pub struct ActionContext {
     pub check_mode: bool,
     /// The task's own limit, if it has one.
     pub timeout: Option<Duration>,
+    /// For an action that must not run twice: its one payload in the target's ledger.
+    pub entry: Option<Entry>,
+    /// Payloads run only while the locks of the run are held.
+    pub fenced: bool,
 }
 
 impl ActionContext {
     /// Runs one payload on the target with the task's settings.
     pub async fn run(&self, payload: Payload) -> Result<Outcome, ActionError> {
-        Ok(self.session.run_one(payload, self.check_mode).await?)
+        let (entry, fenced) = (self.entry.clone(), self.fenced);
+        let step = Step { entry, fenced, ..self.session.step(payload, self.check_mode) };
+        Ok(self.session.run_step(step).await?)
     }
 
     /// Puts a local file into the session's staging folder and returns its path there.

@@ -2,12 +2,14 @@
 
 use std::{
     borrow::Cow,
-    fmt, fs,
+    fmt,
     hash::{Hash, Hasher},
     path::{Component, Path, PathBuf},
 };
 
 use include_dir::{Dir, DirEntry};
+
+use crate::source::disk::{self, Found};
 
 /// A file or a folder, on disk or embedded in the binary.
 #[derive(Clone)]
@@ -58,14 +60,14 @@ impl Place {
 
     pub fn is_file(&self) -> bool {
         match self {
-            Self::Disk(path) => path.is_file(),
+            Self::Disk(path) => disk::find(path) == Found::File,
             Self::Embedded { .. } => self.entry().is_some_and(|entry| entry.as_file().is_some()),
         }
     }
 
     pub fn is_dir(&self) -> bool {
         match self {
-            Self::Disk(path) => path.is_dir() || path.as_os_str().is_empty(),
+            Self::Disk(path) => disk::find(path) == Found::Folder,
             Self::Embedded { path, .. } if path.as_os_str().is_empty() => true,
             Self::Embedded { .. } => self.entry().is_some_and(|entry| entry.as_dir().is_some()),
         }
@@ -79,7 +81,7 @@ impl Place {
     /// The bytes of this file.
     pub fn contents(&self) -> Option<Cow<'static, [u8]>> {
         match self {
-            Self::Disk(path) => fs::read(path).ok().map(Cow::Owned),
+            Self::Disk(path) => disk::read(path, u64::MAX).ok().map(Cow::Owned),
             Self::Embedded { tree, path } => {
                 tree.root.get_entry(path)?.as_file().map(|file| Cow::Owned(file.contents().to_vec()))
             }
@@ -108,11 +110,7 @@ impl Place {
     pub(super) fn entries(&self) -> Vec<String> {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let mut names: Vec<String> = match self {
-            Self::Disk(path) => {
-                let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-                let entries = fs::read_dir(path).into_iter().flatten().flatten();
-                entries.filter_map(|entry| name(&entry.path())).collect()
-            }
+            Self::Disk(path) => disk::list(path).unwrap_or_default(),
             Self::Embedded { tree, path } if path.as_os_str().is_empty() => {
                 tree.root.entries().iter().filter_map(|entry| name(entry.path())).collect()
             }

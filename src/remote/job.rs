@@ -28,6 +28,8 @@ const OUTPUT_LIMIT: usize = 64 << 20;
 pub enum JobState {
     Running,
     Finished(Box<Outcome>),
+    /// The target has never heard of it, or has forgotten it.
+    Absent,
     /// It may have started, and neither a result nor a process is there. The text says why.
     Lost(String),
 }
@@ -69,7 +71,7 @@ impl Session {
             Some("running") => Ok(JobState::Running),
             Some("finished") => finished(id, &answer, &stdout, &stderr),
             Some("lost") => Ok(JobState::Lost(format!("the job {id} ended without a result; did the host reboot?"))),
-            _ => Ok(JobState::Lost(format!("the host knows no job {id}"))),
+            _ => Ok(JobState::Absent),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The way to one target: a connection made when first needed, and again after it was lost.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -13,9 +13,10 @@ use tokio::sync::{Mutex, OnceCell};
 use zeroize::Zeroizing;
 
 use super::{
-    RemoteError, Session, Surroundings,
+    Fence, RemoteError, Session, Surroundings,
     channel::{ChannelError, Input, Output, start_local},
     error::Trouble,
+    ledger,
     script::{Become, command_line, local_arguments},
     sudo::{self, Sudo},
     transfer::Staging,
@@ -47,7 +48,14 @@ pub struct Link {
     /// What sudo wants, by the user to become.
     sudo: std::sync::Mutex<HashMap<Arc<str>, Arc<OnceCell<Sudo>>>>,
     pub(super) staging: Staging,
+    /// For whom steps have left a ledger, by run and user.
+    ledgers: std::sync::Mutex<HashSet<LedgerOf>>,
+    /// Locks that changes on this target must still hold.
+    fences: std::sync::RwLock<Arc<Vec<Fence>>>,
 }
+
+/// A run, and the user that its steps became.
+type LedgerOf = (Arc<str>, Option<Arc<str>>);
 
 enum Route {
     Ssh {
@@ -86,6 +94,8 @@ impl Link {
             execs: AtomicU64::new(0),
             sudo: std::sync::Mutex::default(),
             staging: Staging::default(),
+            ledgers: std::sync::Mutex::default(),
+            fences: std::sync::RwLock::default(),
         })
     }
 
@@ -169,6 +179,28 @@ impl Link {
             self.staging.remove(self).await;
         }
         self.disconnect().await;
+    }
+
+    /// From now on, changes here need these locks.
+    pub(crate) fn set_fences(&self, fences: Vec<Fence>) {
+        *self.fences.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fences);
+    }
+
+    pub(super) fn fences(&self) -> Arc<Vec<Fence>> {
+        self.fences.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn note_ledger(&self, run: &Arc<str>, user: Option<&Arc<str>>) {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.insert((run.clone(), user.cloned()));
+    }
+
+    /// Removes what steps that must not run twice have left. For when nobody will ask for them again.
+    pub async fn forget_ledgers(self: &Arc<Self>) {
+        let ledgers = std::mem::take(&mut *self.ledgers.lock().unwrap_or_else(PoisonError::into_inner));
+        for (run, user) in ledgers {
+            ledger::forget(self, &run, user).await;
+        }
     }
 
     /// Starts the bootstrap, which does nothing until it has read a whole script.

@@ -13,7 +13,9 @@ mod channel;
 mod error;
 mod gather;
 mod job;
+mod ledger;
 mod link;
+mod lock;
 mod payload;
 mod reader;
 mod run;
@@ -25,6 +27,8 @@ mod transfer;
 
 pub use error::{RemoteError, Trouble};
 pub use job::JobState;
+pub use ledger::{Entry, IN_DOUBT};
 pub use link::{Link, LinkOptions};
+pub use lock::{Fence, LOCK_LOST, LockAnswer, LockHolder, LockName, LockOwner};
 pub use payload::{OnFailure, Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};

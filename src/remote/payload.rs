@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{RemoteError, script};
+use super::{Entry, RemoteError, script};
 use crate::model::Masker;
 
 /// A module's shell body and the values it works on.
@@ -91,6 +91,10 @@ pub struct Step {
     pub diff: bool,
     pub timeout: Option<Duration>,
     pub on_failure: OnFailure,
+    /// For steps that must not run twice.
+    pub entry: Option<Entry>,
+    /// Runs only while the locks on this target are held.
+    pub fenced: bool,
 }
 
 impl Step {
@@ -103,6 +107,8 @@ impl Step {
             diff: false,
             timeout: None,
             on_failure: OnFailure::Stop,
+            entry: None,
+            fenced: false,
         }
     }
 

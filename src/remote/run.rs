@@ -97,11 +97,14 @@ impl Session {
     ) -> Result<Vec<Outcome>, RemoteError> {
         segment.steps.iter().try_for_each(|step| self.refuse_exposed(step))?;
         let user = self.surroundings.become_user.as_ref();
+        if let Some(entry) = segment.steps.iter().find_map(|step| step.entry.as_ref()) {
+            self.note_ledger(&entry.run);
+        }
         let as_whom = self.link.becoming(user).await?;
         let nonce = Nonce::random();
         let script = match data {
             Some(_) => Script::before_data(segment, &nonce)?,
-            None => Script::of(segment, &nonce)?,
+            None => Script::of(segment, &nonce, &self.link.fences())?,
         };
         let run = Run { files, stop, stoppable: stop.is_some(), ..Run::new(&self.link, as_whom, segment, sink, nonce) };
         run.go(script, data).await
@@ -329,7 +332,7 @@ async fn stop_runner(link: &Link, as_whom: Become<'_>, runner: u32, nonce: Nonce
 async fn beside(link: &Link, as_whom: Become<'_>, payload: Payload) -> Result<(), RemoteError> {
     let segment = Segment { steps: vec![Step::plain(payload)] };
     let nonce = Nonce::random();
-    let script = Script::of(&segment, &nonce)?;
+    let script = Script::of(&segment, &nonce, &[])?;
     let run = Run::new(link, as_whom, &segment, &Deaf, nonce);
     // Boxed, because it serves a run that is just like it.
     Box::pin(run.go(script, None)).await.map(drop)

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{OnFailure, RemoteError, Segment, Step, quote};
+use super::{Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, quote};
 
 const PRELUDE: &str = include_str!("prelude.sh");
 
@@ -109,14 +109,14 @@ pub(super) struct Script {
 
 impl Script {
     /// For steps that read nothing: the script goes up to the end of stdin.
-    pub(super) fn of(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
-        let body = body(segment, "exec </dev/null\n")?;
+    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
+        let body = body(segment, "exec </dev/null\n", fences)?;
         Ok(Self::framed(nonce, "eval \"$(cat)\"", &body))
     }
 
     /// For a step that reads a stream: data follows the script on stdin.
     pub(super) fn before_data(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
-        let body = body(segment, "")?;
+        let body = body(segment, "", &[])?;
         // A byte at a time, because whatever dd read beyond the script would be lost to the step.
         let reader = format!("eval \"$(dd bs=1 count={} 2>/dev/null)\"", body.len());
         Ok(Self::framed(nonce, &reader, &body))
@@ -125,7 +125,7 @@ impl Script {
     /// For a shell that reads it from a file, long after we are gone.
     pub(super) fn alone(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
         let head = format!("LC_ALL=C\nexport LC_ALL\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
-        Ok(Self { bytes: body(segment, &head)? })
+        Ok(Self { bytes: body(segment, &head, &[])? })
     }
 
     fn framed(nonce: &Nonce, reader: &str, body: &[u8]) -> Self {
@@ -137,19 +137,26 @@ impl Script {
     }
 }
 
-fn body(segment: &Segment, head: &str) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
+fn body(segment: &Segment, head: &str, fences: &[Fence]) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
     segment.steps.iter().try_for_each(check)?;
     // Room for all of it at once: a vector that grows leaves copies of secrets behind.
     let size: usize = segment.steps.iter().map(size_at_most).sum();
-    let mut script = Zeroizing::new(Vec::with_capacity(head.len() + PRELUDE.len() + size + 4));
+    let mut script = Zeroizing::new(Vec::with_capacity(head.len() + PRELUDE.len() + LEDGER.len() + size + 4));
     // The braces make it all or nothing: a script that a lost connection cuts short does not parse.
     script.extend_from_slice(b"{\n");
     script.extend_from_slice(head.as_bytes());
     script.extend_from_slice(PRELUDE.as_bytes());
+    if segment.steps.iter().any(|step| step.entry.is_some()) {
+        script.extend_from_slice(LEDGER.as_bytes());
+    }
+    let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
+    if is_fenced {
+        script.extend_from_slice(fence_script(fences).as_bytes());
+    }
     let mut bodies = Vec::new();
     for (number, step) in segment.steps.iter().enumerate() {
         let body = add_body(&mut script, &mut bodies, step.payload.body);
-        add_step(&mut script, number, step, body);
+        add_step(&mut script, number, step, body, is_fenced && step.fenced);
     }
     script.extend_from_slice(b"}\n");
     Ok(script)
@@ -176,7 +183,7 @@ fn size_at_most(step: &Step) -> usize {
     let values = step.payload.values.iter().map(|(name, value)| name.len() + quotable(value));
     let args = step.payload.args.iter().map(|arg| quotable(arg));
     let environment = step.environment.iter().map(|(name, value)| name.len() + quotable(value.as_bytes()));
-    step.payload.body.len() + values.chain(args).chain(environment).sum::<usize>() + 200
+    step.payload.body.len() + values.chain(args).chain(environment).sum::<usize>() + 600
 }
 
 /// Each distinct body is sent once, as a function. Returns its number.
@@ -191,8 +198,20 @@ fn add_body(script: &mut Vec<u8>, bodies: &mut Vec<&'static str>, body: &'static
     number
 }
 
-fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize) {
-    script.extend_from_slice(format!("_begin {number}\n(\n").as_bytes());
+fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fenced: bool) {
+    let on_failure = match step.on_failure {
+        OnFailure::Stop => "stop",
+        OnFailure::StopLater => "stop_later",
+        OnFailure::GoOn => "go_on",
+    };
+    script.extend_from_slice(format!("_begin {number}\n").as_bytes());
+    if is_fenced {
+        script.extend_from_slice(format!("_fence || _unheld {number}\n").as_bytes());
+    }
+    if let Some(entry) = &step.entry {
+        script.extend_from_slice(before_entry(entry, number, on_failure).as_bytes());
+    }
+    script.extend_from_slice(b"(\n");
     for (name, on) in [("CHECK", step.check_mode), ("DIFF", step.diff)] {
         script.extend_from_slice(format!("{name}={}\n", if on { "1" } else { "''" }).as_bytes());
     }
@@ -206,12 +225,29 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize) {
     }
     script.extend_from_slice(format!("set -u\n_body{body}").as_bytes());
     step.payload.args.iter().for_each(|value| add_value(script, " ", value));
-    let on_failure = match step.on_failure {
-        OnFailure::Stop => "stop",
-        OnFailure::StopLater => "stop_later",
-        OnFailure::GoOn => "go_on",
+    let end = match &step.entry {
+        Some(entry) => after_entry(entry, number, on_failure),
+        None => format!("\n)\n_end {number} $? {on_failure}\n"),
     };
-    script.extend_from_slice(format!("\n)\n_end {number} $? {on_failure}\n").as_bytes());
+    script.extend_from_slice(end.as_bytes());
+}
+
+/// Asks the ledger, and goes on only if the step has never been started.
+fn before_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
+    let (run, name) = (quoted(&entry.run), quoted(&entry.name));
+    let since = entry.since.map_or_else(|| "''".to_owned(), |seconds| seconds.to_string());
+    let background = if entry.live { "(\n" } else { "" };
+    format!("_enter {run} {name} {since}\nif [ $_todo != run ]; then _recall {number} {on_failure}\nelse\n{background}")
+}
+
+/// The step writes to files, its markers too.
+fn after_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
+    let files = ">\"$_entry.out\" 2>\"$_entry.err\" 3>&1";
+    let end = format!("_end {number} $_code {on_failure}\nfi\n");
+    match entry.live {
+        false => format!("\n) {files}\n_code=$?\n_leave_entry $_code\n_show\n{end}"),
+        true => format!("\n) {files}\n_leave_entry $?\n) &\n_follow\nwait\nread -r _code <\"$_entry.code\"\n{end}"),
+    }
 }
 
 fn add_value(script: &mut Vec<u8>, before: &str, value: &[u8]) {
@@ -235,7 +271,7 @@ mod tests {
         let step = |body, number: usize| Step::plain(Payload::new(body).value("number", number.to_string()));
         let steps =
             (0..10).map(|number| step(if number % 2 == 0 { "echo even" } else { "echo odd" }, number)).collect();
-        let script = Script::of(&Segment { steps }, &Nonce::fixed()).unwrap();
+        let script = Script::of(&Segment { steps }, &Nonce::fixed(), &[]).unwrap();
         let text = String::from_utf8(script.bytes.to_vec()).unwrap();
         for body in ["echo even", "echo odd"] {
             assert_eq!(text.matches(body).count(), 1, "{body}");

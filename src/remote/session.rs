@@ -39,6 +39,8 @@ impl Session {
             payload,
             timeout: self.surroundings.timeout,
             on_failure: OnFailure::Stop,
+            entry: None,
+            fenced: false,
         }
     }
 
@@ -61,8 +63,16 @@ impl Session {
     }
 
     pub async fn run_one(&self, payload: Payload, check_mode: bool) -> Result<Outcome, RemoteError> {
-        let segment = Segment { steps: vec![self.step(payload, check_mode)] };
-        only(self.run(segment, &Deaf).await?)
+        self.run_step(self.step(payload, check_mode)).await
+    }
+
+    pub async fn run_step(&self, step: Step) -> Result<Outcome, RemoteError> {
+        only(self.run(Segment { steps: vec![step] }, &Deaf).await?)
+    }
+
+    /// Steps of that run have left a ledger on the target, as the user this session is.
+    pub(crate) fn note_ledger(&self, run: &Arc<str>) {
+        self.link.note_ledger(run, self.surroundings.become_user.as_ref());
     }
 
     /// A TCP connection from the target to somewhere it can reach.

@@ -6,6 +6,7 @@
 //! Never connects anywhere, never prints, never panics on any input.
 
 mod diagnostics;
+pub mod disk;
 mod node;
 mod parse;
 mod scalar;

@@ -1,8 +1,7 @@
 //! The files that were read, kept so that a diagnostic can show the line it speaks of.
 
 use std::{
-    fmt, fs,
-    io::{self, Read},
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,7 +9,7 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    Diagnostic, MAX_FILE_BYTES,
+    Diagnostic, MAX_FILE_BYTES, disk,
     sealed::{Opener, blanked, is_sealed},
 };
 use crate::model::{FileId, Masker, Span};
@@ -130,14 +129,12 @@ impl Sources {
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let metadata = fs::metadata(path).map_err(|e| describe_io(&e))?;
-    if metadata.is_dir() {
+    if disk::find(path) == disk::Found::Folder {
         return Err("is a directory, and a file belongs here".into());
     }
     let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
     // A size limit on the read itself: a device or a growing file has no honest length.
-    fs::File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(|e| describe_io(&e))?;
+    let bytes = disk::read(path, limit + 1).map_err(|e| describe_io(&e))?;
     if bytes.len() > MAX_FILE_BYTES {
         return Err(format!("is larger than {} MiB, the limit for a YAML file", MAX_FILE_BYTES >> 20));
     }

@@ -9,6 +9,7 @@ mod modules_system;
 mod playbook;
 mod readme;
 mod remote;
+mod runs;
 mod secrets;
 mod ssh;
 mod support;

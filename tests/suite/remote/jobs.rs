@@ -56,7 +56,7 @@ async fn a_job_reports_as_a_step_does() {
         // It stays until it is forgotten.
         assert!(matches!(session.poll("j1").await.unwrap(), JobState::Finished(_)));
         session.forget("j1").await.unwrap();
-        assert_eq!(session.poll("j1").await.unwrap(), JobState::Lost("the host knows no job j1".into()));
+        assert_eq!(session.poll("j1").await.unwrap(), JobState::Absent);
         assert_eq!(std::fs::read_dir(home.path().join(".etcdrun/jobs")).unwrap().count(), 0);
     }
 }

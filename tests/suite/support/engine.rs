@@ -11,6 +11,7 @@ use etcdrun::{
     playbook::{self, LoadOptions, Place, PlaybookSource},
     source::{Diagnostics, Sources},
     ssh::Connector,
+    state::Recorder,
 };
 
 use super::sshd::{Sshd, options};
@@ -119,6 +120,7 @@ impl Bench {
             options: RunOptions { run_id, ..run_options },
             emitter,
             interrupt: interrupt.clone(),
+            recorder: Recorder::none(),
         };
         std::thread::scope(|scope| {
             let runner = scope.spawn(|| {

@@ -28,6 +28,7 @@ pub struct SshdBuilder {
     lines: Vec<String>,
     environment: Vec<String>,
     user: String,
+    is_other_user: bool,
     folder: TempDir,
 }
 
@@ -53,6 +54,7 @@ impl SshdBuilder {
     /// Whom [`Sshd::endpoint`] and [`Sshd::inventory`] log in as.
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = user.into();
+        self.is_other_user = true;
         self
     }
 
@@ -114,7 +116,10 @@ impl SshdBuilder {
         );
         // A bash that is not the outermost one reads no .bashrc: whatever the developer keeps in
         // there is slow, and must not be killed half-way.
-        let _ = writeln!(text, "SetEnv SHLVL=1 {}", self.environment.join(" "));
+        // Locks are kept in the home, and tests must not wait for each other's.
+        let own_home = !self.is_other_user && !self.environment.iter().any(|variable| variable.starts_with("HOME="));
+        let home = if own_home { format!("HOME={folder}") } else { String::new() };
+        let _ = writeln!(text, "SetEnv SHLVL=1 {home} {}", self.environment.join(" "));
         for kind in &self.host_key_types {
             let _ = writeln!(text, "HostKey {folder}/host_{kind}");
         }
@@ -148,6 +153,7 @@ impl Sshd {
             host_key_types: vec!["ed25519"],
             lines: Vec::new(),
             environment: Vec::new(),
+            is_other_user: false,
             user: String::from_utf8(user).unwrap().trim().to_owned(),
             folder: tempfile::Builder::new().prefix("etcdrun-sshd-").tempdir().unwrap(),
         }

@@ -1,0 +1,120 @@
+//! `etcdrun resume [ID]`: goes on with a run, from what it was loaded from then.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{CliError, Exit, Invocation, args::StateArgs, config::Settings, parse, record::Resumed, record::state_of};
+use crate::{
+    source::{Diagnostic, Diagnostics, Sources, disk::Inputs},
+    state::{NodeKey, Record, RunState, StateError, StateFolder, StoredRun},
+};
+
+/// How many changed files are named.
+const SHOWN: usize = 10;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Tasks that are done are not run again. Those that were under way are looked at first; a command that may or may not\nhave run halts the run, until --assume says which.\n\nExamples:\n  etcdrun resume\n  etcdrun resume 20261115T0445 --assume done 'site/etcd-1/Add the member'"
+)]
+pub struct ResumeArgs {
+    /// The run, or the start of its name [default: the last one that did not succeed]
+    id: Option<String>,
+
+    /// What a command in doubt did, and the id of its task; may be repeated
+    #[arg(long, num_args = 2, value_names = ["done|not-run", "NODE"])]
+    assume: Vec<String>,
+
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub fn run(args: &ResumeArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let state = state_of(&args.state, invocation);
+    let state = StateFolder::at(std::path::absolute(state.path())?);
+    let run = match &args.id {
+        Some(id) => state.find(id)?,
+        None => state.last_unfinished()?,
+    };
+    check(&run)?;
+    let bundle = run.bundle()?;
+    let inputs = bundle.inputs(&state)?;
+    let assumed = assumed(&args.assume, &run)?;
+    std::env::set_current_dir(&bundle.folder)?;
+    tell(&run, &inputs, invocation);
+    let words = std::iter::once("etcdrun".to_owned()).chain(bundle.command.clone()).map(OsString::from);
+    let cli = parse(words).map_err(|_| not_resumable(&run, "its command line is not understood any more"))?;
+    let settings: Settings = serde_json::from_value(bundle.settings.clone()).unwrap_or_default();
+    let resumed = Invocation {
+        settings: Settings { color: invocation.settings.color, ..settings },
+        stdout: invocation.stdout,
+        stderr: invocation.stderr,
+        json: invocation.json,
+        verbosity: invocation.verbosity,
+        masker: invocation.masker.clone(),
+        command: bundle.command,
+        resumed: Some(Resumed { state, run, inputs, assumed }),
+    };
+    super::run(&cli.command, &resumed)
+}
+
+fn not_resumable(run: &StoredRun, why: &str) -> CliError {
+    StateError::NotResumable(run.id.to_string(), why.to_owned()).into()
+}
+
+fn check(run: &StoredRun) -> Result<(), CliError> {
+    match run.state {
+        RunState::Running => Err(StateError::Running(run.id.to_string()).into()),
+        RunState::Done => Err(not_resumable(run, "it succeeded, and nothing is left to do")),
+        _ if run.journal.lines.is_empty() => Err(not_resumable(run, "it ended before its first task")),
+        _ => Ok(()),
+    }
+}
+
+/// What is said on the command line about nodes, by their ids.
+fn assumed(words: &[String], run: &StoredRun) -> Result<Vec<(NodeKey, bool)>, CliError> {
+    words.chunks(2).map(|pair| one_assumed(&pair[0], pair.get(1).map_or("", String::as_str), run)).collect()
+}
+
+fn one_assumed(what: &str, id: &str, run: &StoredRun) -> Result<(NodeKey, bool), CliError> {
+    let done = match what {
+        "done" => true,
+        "not-run" => false,
+        _ => return Err(CliError::usage(format!("--assume takes `done` or `not-run`, not `{what}`"))),
+    };
+    let key = run.journal.lines.iter().rev().find_map(|line| match &line.record {
+        Record::Intent { key } | Record::Settled { key, .. } if &*key.id == id => Some(key.clone()),
+        _ => None,
+    });
+    match key {
+        Some(key) => Ok((key, done)),
+        None => {
+            let nodes = run.nodes();
+            let near = crate::source::did_you_mean(id, nodes.iter().map(|node| &*node.id));
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("`etcdrun runs show {}` has the ids", run.id),
+            };
+            Err(CliError::usage_with_help(format!("the run never came to a task `{id}`"), Some(help)))
+        }
+    }
+}
+
+/// What is not as it was: a line that a crash cut short, files that have changed since.
+fn tell(run: &StoredRun, inputs: &Inputs, invocation: &Invocation) {
+    let mut diagnostics = Diagnostics::default();
+    if run.journal.torn {
+        let message = "the last line of the journal was cut short by a crash, and is removed";
+        diagnostics.push(Diagnostic::warning(None, message));
+    }
+    let differing = inputs.differing();
+    if !differing.is_empty() {
+        let names: Vec<_> = differing.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+        let more = differing.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = format!("changed since the run began: {}{more}", names.join(", "));
+        let help = "inventory and playbooks are used as they were then; files that tasks send or render are read now";
+        diagnostics.push(Diagnostic::warning(None, message).help(help));
+    }
+    invocation.show_problems(&diagnostics, &Sources::default());
+}

@@ -1,0 +1,31 @@
+//! Steps that must not run twice, and what a target keeps of them.
+
+use std::sync::Arc;
+
+use super::{Link, Payload, Surroundings};
+
+pub(super) const LEDGER: &str = include_str!("ledger.sh");
+const FORGET: &str = include_str!("ledger_forget.sh");
+
+/// The result that says that a target cannot tell whether the step ran.
+pub const IN_DOUBT: &str = "in_doubt";
+
+/// A step that runs at most once, however often it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub run: Arc<str>,
+    /// Unique in the run, and the same each time it is sent. Letters, digits and dashes.
+    pub name: String,
+    /// How many seconds ago it was sent for the first time.
+    pub since: Option<u64>,
+    /// Whether its output is wanted as it comes.
+    pub live: bool,
+}
+
+/// Removes what the run has left on the target for this user.
+pub(super) async fn forget(link: &Arc<Link>, run: &str, become_user: Option<Arc<str>>) {
+    let session = link.session(Surroundings { become_user, ..Surroundings::default() });
+    if let Err(error) = session.run_one(Payload::new(FORGET).value("run", run), false).await {
+        tracing::warn!(%run, %error, "cannot remove the ledger of the run");
+    }
+}

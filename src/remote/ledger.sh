@@ -1,0 +1,129 @@
+# shellcheck shell=sh disable=SC2154
+# Commands that must not run twice. Sent behind the prelude where a segment has such a step.
+#
+# Each has a file NAME.intent, which can be made only once, then NAME.out and NAME.err while it runs and
+# NAME.code when it has ended. Its output goes to files, so that it does not die with the connection; it
+# reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
+
+_places=${HOME:-/nonexistent}/.etcdrun/runs:/var/tmp/etcdrun-runs
+_ledger=''
+
+# When process $1 started, in ticks since boot. A process id alone may belong to someone else by now.
+_started() {
+	{ read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	_stat=${_stat##*) }
+	# shellcheck disable=SC2086 # The fields are wanted apart.
+	set -- $_stat
+	[ "$1" != Z ] || return 1
+	shift 19
+	_start=$1
+}
+
+# The folder of the run $1: in the home, or in /var/tmp, in a folder that must be our own.
+_open_ledger() {
+	_ledger=${_places%:*}/$1
+	[ ! -d "$_ledger" ] || return 0
+	if mkdir -p "${_places%:*}" 2>/dev/null && mkdir -m 700 "$_ledger" 2>/dev/null; then
+		# What runs that never came to an end have left behind.
+		find "${_places%:*}" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} + 2>/dev/null
+		return 0
+	fi
+	# Another runner may just have made it.
+	[ ! -d "$_ledger" ] || return 0
+	_place=${_places##*:}-$(id -u)
+	_ledger=$_place/$1
+	{ mkdir -m 700 "$_place" || [ "$(stat -c %u "$_place")" = "$(id -u)" ]; } 2>/dev/null || return 1
+	mkdir -p "$_ledger" 2>/dev/null
+}
+
+# Sets _todo for the step NAME of the run RUN: run, wait, collect, doubt or fail. SINCE is how many seconds
+# ago it was sent for the first time, or empty if this is the first time.
+# _enter RUN NAME SINCE
+_enter() {
+	_todo=fail
+	[ -n "$_ledger" ] || _open_ledger "$1" || return 0
+	_entry=$_ledger/$2
+	read -r _boot </proc/sys/kernel/random/boot_id
+	_started $$
+	if [ -n "$3" ] && [ ! -e "$_entry.intent" ]; then
+		read -r _up _ </proc/uptime
+		if [ "${_up%.*}" -le "$3" ]; then
+			_todo=doubt
+			return 0
+		fi
+	fi
+	set -C
+	if { printf '%s %s %s %s\n' "$_boot" $$ "$_start" "$_nonce" >"$_entry.intent"; } 2>/dev/null; then
+		set +C
+		_todo=run
+		return 0
+	fi
+	set +C
+	[ -e "$_entry.intent" ] || return 0
+	_todo=doubt
+	read -r _its_boot _its_pid _its_start _its_nonce <"$_entry.intent" || return 0
+	[ "$_its_boot" = "$_boot" ] || return 0
+	if [ -s "$_entry.code" ]; then
+		_todo=collect
+	elif _started "$_its_pid" && [ "$_start" = "$_its_start" ]; then
+		_todo='wait'
+	elif [ -s "$_entry.code" ]; then
+		# It has ended just now.
+		_todo=collect
+	fi
+}
+
+# The command has ended with code $1.
+_leave_entry() { printf '%s\n' "$1" >"$_entry.code"; }
+
+_show() {
+	[ ! -s "$_entry.out" ] || cat "$_entry.out" >&3
+	[ ! -s "$_entry.err" ] || cat "$_entry.err" >&2
+}
+
+# Shows the output as it comes. Each cat goes on where the last one ended.
+_follow() {
+	while [ ! -e "$_entry.err" ]; do sleep 0.01 2>/dev/null; done
+	exec 5<"$_entry.out" 6<"$_entry.err"
+	while [ ! -s "$_entry.code" ]; do
+		cat <&5 >&3
+		cat <&6 >&2
+		sleep 0.1 2>/dev/null || sleep 1
+	done
+	cat <&5 >&3
+	cat <&6 >&2
+	exec 5<&- 6<&-
+}
+
+# What an earlier runner has done, or is doing, ends the step $1. Behind one in doubt nothing runs, whatever
+# $2 says.
+_recall() {
+	while [ "$_todo" = wait ]; do
+		if [ -s "$_entry.code" ]; then
+			_todo=collect
+		elif ! { _started "$_its_pid" && [ "$_start" = "$_its_start" ]; }; then
+			_todo=doubt
+			[ ! -s "$_entry.code" ] || _todo=collect
+		else
+			sleep 0.2 2>/dev/null || sleep 1
+		fi
+	done
+	case $_todo in
+	collect)
+		read -r _code <"$_entry.code"
+		sed "s/$_its_nonce/$_nonce/g" "$_entry.out" >&3
+		cat "$_entry.err" >&2
+		;;
+	doubt)
+		_code=1
+		set -- "$1" stop
+		_text 'bool in_doubt' 1
+		_text fail 'it was started, and what became of it is not known'
+		;;
+	*)
+		_code=1
+		_text fail "cannot make a folder in ${_places%:*} or ${_places##*:}-$(id -u), so nothing was run"
+		;;
+	esac
+	_end "$1" "$_code" "$2"
+}

@@ -1,0 +1,40 @@
+//! State: what a run leaves on the operator's disk, so that it can be looked at and resumed.
+//!
+//! ```text
+//! .etcdrun/
+//!   objects/SUM          texts that runs were loaded from, by their sum
+//!   runs/ID/bundle.json  the command line, the settings, and which texts answered for which path
+//!   runs/ID/journal      one line a transition, with a sum; only ever appended to
+//!   runs/ID/events       what reporters were told
+//!   runs/ID/key          what registered results are encrypted with
+//! ```
+//!
+//! In: records from `execute`. Out: the same records after a crash, and what follows from them.
+//! Folders are 0700 and files 0600. Never connects anywhere, never prints.
+
+mod bundle;
+mod error;
+mod failpoint;
+mod folder;
+mod journal;
+mod operator;
+mod past;
+mod read;
+mod record;
+mod recorder;
+mod run_id;
+mod runs;
+mod vault;
+
+pub use bundle::Bundle;
+pub use error::StateError;
+pub use folder::StateFolder;
+pub use journal::Journal;
+pub use operator::Operator;
+pub use past::{NodePast, Past};
+pub use read::{Line, ReadJournal, read_journal};
+pub use record::{NodeKey, Record};
+pub use recorder::{Recorder, Settled};
+pub use run_id::RunId;
+pub use runs::{NodeSummary, RunState, RunSummary, StoredRun};
+pub use vault::Vault;

@@ -1,0 +1,70 @@
+//! Who runs this, and where.
+
+use std::{env, fs};
+
+use serde::{Deserialize, Serialize};
+
+/// A process of etcdrun, in words that mean something on other machines too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operator {
+    pub user: String,
+    pub host: String,
+    pub pid: u32,
+    /// When the process started, in ticks since boot. A process id alone may belong to another by now.
+    pub started: u64,
+    pub boot: String,
+}
+
+impl Operator {
+    /// This process.
+    pub fn me() -> Self {
+        let user = env::var("USER").or_else(|_| env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
+        let uid = rustix::process::getuid();
+        let pid = std::process::id();
+        Self {
+            user: user
+                .unwrap_or_else(|| if uid.is_root() { "root".to_owned() } else { format!("uid {}", uid.as_raw()) }),
+            host: host_name(),
+            pid,
+            started: started_at(pid).unwrap_or_default(),
+            boot: boot_id(),
+        }
+    }
+
+    /// Whether that process is still there; `None` if it is one of another machine.
+    pub fn is_alive(&self) -> Option<bool> {
+        if self.host != host_name() {
+            return None;
+        }
+        Some(self.boot == boot_id() && started_at(self.pid) == Some(self.started))
+    }
+}
+
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn started_at(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name stands in brackets and may itself hold blanks and brackets.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    (fields.next()? != "Z").then(|| fields.nth(18)?.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_more_than_its_number() {
+        let me = Operator::me();
+        assert_eq!(me.is_alive(), Some(true));
+        assert_eq!(Operator { started: me.started + 1, ..me.clone() }.is_alive(), Some(false));
+        assert_eq!(Operator { boot: "another".into(), ..me.clone() }.is_alive(), Some(false));
+        assert_eq!(Operator { host: "elsewhere".into(), ..me }.is_alive(), None);
+    }
+}

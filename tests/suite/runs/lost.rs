@@ -1,0 +1,161 @@
+//! Connections and runners that go away in the middle of a command.
+
+use std::{
+    path::Path,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+
+use super::support::Bench;
+use crate::support::{descendants, signal};
+
+/// The command goes on until the test lets it end, or takes its folder away.
+const PLAY: &str = r#"
+- name: Long
+  hosts: all
+  tasks:
+    - { name: Home, file: { path: DIR, state: directory } }
+    - name: Count
+      shell: "echo x >>DIR/count; while test -d DIR && ! test -e DIR/go; do sleep 0.05; done; echo said"
+      register: counted
+    - { name: Result, copy: { dest: DIR/result, content: "{{ counted.stdout }}\n" } }
+"#;
+
+fn wait_for(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "{} never comes", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A run whose command is under way.
+fn under_way() -> (Bench, Child) {
+    let bench = Bench::new(1, PLAY);
+    let child = bench.folder.command(&["playbook", "site.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&bench.folder.path("work/count"));
+    (bench, child)
+}
+
+fn name_of(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+}
+
+fn assert_ran_once(bench: &Bench) {
+    assert_eq!(bench.folder.read("work/count"), "x\n");
+    assert_eq!(bench.folder.read("work/result"), "said\n");
+}
+
+#[test]
+fn a_connection_that_is_cut_neither_ends_nor_repeats_a_command() {
+    let (bench, child) = under_way();
+    let servers = bench.sshd.sessions().into_iter().filter(|pid| name_of(*pid).starts_with("sshd"));
+    servers.for_each(|pid| signal(pid, Signal::KILL));
+    bench.folder.write("work/go", "");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_ran_once(&bench);
+}
+
+#[test]
+fn a_command_that_still_runs_is_awaited_by_whoever_resumes() {
+    let (bench, mut child) = under_way();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut resumed = bench.folder.command(&["resume", "-vv"]).stdout(Stdio::piped()).spawn().unwrap();
+    // It has asked the host once the folder of the run holds nothing new: only the event tells.
+    wait_for_text(&mut resumed, "Count");
+    bench.folder.write("work/go", "");
+    assert_eq!(resumed.wait().unwrap().code(), Some(0));
+    assert_ran_once(&bench);
+}
+
+fn wait_for_text(child: &mut Child, text: &str) {
+    use std::io::{BufRead as _, BufReader};
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended without a word of {text}");
+    }
+    // Nobody reads the rest, and it must not block on that.
+    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+}
+
+/// The process that the ledger names.
+fn runner(bench: &Bench) -> i32 {
+    let ledger = bench.folder.path("home/.etcdrun/runs").join(bench.run_id());
+    let mut files = std::fs::read_dir(ledger).unwrap().map(|entry| entry.unwrap().path());
+    let intent = files.find(|path| path.extension().is_some_and(|extension| extension == "intent")).unwrap();
+    std::fs::read_to_string(intent).unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The command and its runner end as in a power cut, and only their traces on the disk are left.
+fn in_doubt() -> Bench {
+    let (bench, mut child) = under_way();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let runner = runner(&bench);
+    let family = descendants(runner);
+    signal(runner, Signal::KILL);
+    family.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    let said = bench.resume().ends(2);
+    let id = bench.run_id();
+    for part in ["in doubt", "h1", "Count", &format!("etcdrun resume {id} --assume done 'Long/h1/Count'")] {
+        assert!(said.stdout.contains(part), "lacks {part:?}:\n{}", said.stdout);
+    }
+    assert_eq!(bench.nodes()["Long/h1/Count"], "in doubt");
+    let again = bench.resume().ends(2);
+    assert!(again.stdout.contains("in doubt"), "it does not go away by itself:\n{}", again.stdout);
+    assert_eq!(bench.folder.read("work/count"), "x\n");
+    bench.folder.write("work/go", "");
+    bench
+}
+
+#[test]
+fn what_nobody_knows_halts_until_it_is_assumed_done() {
+    let bench = in_doubt();
+    bench.folder.run(&["resume", "--assume", "done", "Long/h1/Count"]).ends(0);
+    assert_eq!(bench.folder.read("work/count"), "x\n");
+    assert_eq!(bench.folder.read("work/result"), "\n", "nobody knows what it said");
+}
+
+#[test]
+fn what_nobody_knows_halts_until_it_is_assumed_not_run() {
+    let bench = in_doubt();
+    let wrong = bench.folder.run(&["resume", "--assume", "not-run", "Long/h1/Cound"]).ends(5);
+    assert!(wrong.stderr.contains("did you mean `Long/h1/Count`?"), "{}", wrong.stderr);
+    bench.folder.run(&["resume", "--assume", "not-run", "Long/h1/Count"]).ends(0);
+    assert_eq!(bench.folder.read("work/count"), "x\nx\n");
+    assert_eq!(bench.folder.read("work/result"), "said\n");
+}
+
+#[test]
+fn a_command_that_failed_for_certain_runs_again() {
+    let bench = Bench::new(
+        1,
+        "- name: Fail\n  hosts: all\n  tasks:\n    - { name: Home, file: { path: DIR, state: directory } }\n    \
+         - { name: Try, shell: 'echo x >>DIR/tries; test -e DIR/go' }\n",
+    );
+    bench.run().ends(2);
+    bench.resume().ends(2);
+    bench.folder.write("work/go", "");
+    bench.resume().ends(0);
+    assert_eq!(bench.folder.read("work/tries"), "x\nx\nx\n");
+}
+
+#[test]
+fn a_detached_command_is_found_again() {
+    let detached =
+        PLAY.replace("      register: counted\n", "      async: 60\n      poll: 1\n      register: counted\n");
+    let bench = Bench::new(1, &detached);
+    let mut child = bench.folder.command(&["playbook", "site.yaml"]).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(&bench.folder.path("work/count"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.folder.write("work/go", "");
+    bench.resume().ends(0);
+    assert_ran_once(&bench);
+}

@@ -1,0 +1,8 @@
+//! Runs that are kept, broken off and resumed, with the program itself and a real sshd.
+
+mod crashes;
+mod keeping;
+mod locks;
+mod lost;
+mod speed;
+mod support;
