@@ -1,6 +1,6 @@
 //! Names that the engine itself provides to templates.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
@@ -25,8 +25,10 @@ impl Specials {
         play.hosts.iter().map(|host| self.context.graph.host(*host).as_str()).collect()
     }
 
+    /// Absolute, because a task on the operator's machine does not run in the folder that etcdrun was called in.
     fn playbook_dir(&self) -> Value {
-        let folder = std::path::Path::new(&self.context.graph.playbook).parent();
+        let playbook = std::path::absolute(&self.context.graph.playbook).ok();
+        let folder = playbook.as_deref().and_then(Path::parent);
         folder.map_or_else(|| ".".into(), |folder| folder.display().to_string()).into()
     }
 }

@@ -218,3 +218,14 @@ fn a_password_file_must_be_there() {
     let said = folder.run(&["playbook", "site.yaml", "-e", "who=x", "--become-password-file", "nope"]).ends(5);
     assert!(said.stderr.contains("nope"), "{}", said.stderr);
 }
+
+#[test]
+fn the_folder_of_a_playbook_is_absolute() {
+    let folder = Folder::new();
+    folder.write("inventory.yaml", "hosts: { h1: {} }\n").write(
+        "play.yaml",
+        "- hosts: all\n  tasks:\n    - copy: { dest: '{{ playbook_dir }}/made', content: here }\n      on: operator\n",
+    );
+    folder.run(&["playbook", "play.yaml"]).ends(0);
+    assert_eq!(folder.read("made"), "here");
+}
