@@ -3,10 +3,15 @@
 SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup build test lint fmt audit taste doc clean
+# The lab that tests run in; a lab of `make lab-up` is another one and is left alone.
+TEST_LAB := target/debug/lab --name etcdrun-test
+HYPERVISORS ?= 3
+HOSTS ?= 10
+
+.PHONY: help setup build test test-lab lint fmt audit taste doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building and testing need, if it is missing (Debian, as root)
 	@.ci/setup
@@ -15,15 +20,18 @@ build: setup ## build the program into target/release
 	@echo "== build"
 	cargo build --release --locked
 
-test: setup lint ## install what is missing, then run all checks and tests
+test: setup lint lab ## install what is missing, then run all checks and tests
 	@echo "== test"
-	cargo nextest run --locked
+	@.ci/test
+
+test-lab: lab ## run the tests in the lab whose names match FILTER
+	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked -E 'test(/^lab::/) and test(/$(FILTER)/)'
 
 lint: ## rustfmt, clippy and shellcheck
 	@echo "== rustfmt"
 	cargo fmt --check
 	@echo "== clippy"
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@echo "== shellcheck"
 	@.ci/shellcheck
 
@@ -35,6 +43,18 @@ audit: ## licences, bans, sources, and known vulnerabilities, by cargo-deny
 
 taste: setup ## a first taste: a playbook on three hosts on loopback
 	@tests/taste.sh
+
+lab: ## build the program of the lab
+	cargo build --locked --quiet -p etcdrun-lab
+
+lab-up: setup lab ## bring the lab up: real hypervisors and hosts on this machine (HYPERVISORS=3 HOSTS=10)
+	@target/debug/lab up --hypervisors $(HYPERVISORS) --hosts $(HOSTS)
+
+lab-down: lab ## take the lab down
+	@target/debug/lab down
+
+lab-status: lab ## show the lab
+	@target/debug/lab status
 
 doc: ## build the documentation of the code
 	@echo "== doc"

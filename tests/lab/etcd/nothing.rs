@@ -1,0 +1,1 @@
+//! Nothing: the package is only there to have a dependency.

@@ -1,0 +1,291 @@
+//! What can go wrong, on demand. Each fault is real: frames are lost, processes stop, disks are full.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    os::unix::fs::FileExt,
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    Lab, certificate,
+    command::{feed, run},
+    host::Host,
+    link::{self, LinkFault},
+};
+
+/// The file that fills a disk.
+const FILLER: &str = ".lab-filler";
+/// Where the key goes that a host had before it was changed.
+const FORMER_KEY: &str = "former-host-key";
+
+impl Host {
+    pub fn link_fault(&self) -> Result<LinkFault> {
+        link::get(self)
+    }
+
+    /// Makes the link cut, slow or lossy, in place of what it was.
+    pub fn set_link_fault(&self, fault: &LinkFault) -> Result<()> {
+        link::set(self, fault)
+    }
+
+    pub fn cut(&self) -> Result<()> {
+        self.set_link_fault(&LinkFault { cut: true, ..self.link_fault()? })
+    }
+
+    pub fn delay(&self, delay: Duration) -> Result<()> {
+        self.set_link_fault(&LinkFault { delay, ..self.link_fault()? })
+    }
+
+    pub fn drop_frames(&self, percent: u8) -> Result<()> {
+        self.set_link_fault(&LinkFault { loss: percent, ..self.link_fault()? })
+    }
+
+    /// Stops everything on the host where it stands, guests too. Connections stay open and nothing answers.
+    pub fn freeze(&self) -> Result<()> {
+        self.cgroup()?.freeze(true)
+    }
+
+    pub fn thaw(&self) -> Result<()> {
+        self.cgroup()?.freeze(false)
+    }
+
+    pub fn is_frozen(&self) -> bool {
+        self.cgroup().is_ok_and(|cgroup| cgroup.is_frozen())
+    }
+
+    /// The SSH sessions of people who are logged in.
+    pub fn sessions(&self) -> Result<Vec<Session>> {
+        let processes = self.cgroup()?.processes()?;
+        Ok(processes.into_iter().filter_map(Session::of).collect())
+    }
+
+    /// Writes to the disk that this folder is on until nothing more fits.
+    pub fn fill(&self, folder: &str) -> Result<()> {
+        self.check_own_disk(folder)?;
+        let filler = format!("{}/{FILLER}", folder.trim_end_matches('/'));
+        // The large part at once, the rest byte by byte; both end with an error, which is the point.
+        let script = r#"
+            free=$(df --output=avail -k "$2" | tail -n 1)
+            fallocate -l "${free}KiB" "$1" || true
+            dd if=/dev/zero of="$1" bs=4096 oflag=append conv=notrunc 2>/dev/null || true
+            dd if=/dev/zero of="$1" bs=1 oflag=append conv=notrunc 2>/dev/null || true
+            sync "$1"
+            ! dd if=/dev/zero of="$1" bs=4096 count=1 oflag=append conv=notrunc 2>/dev/null"#;
+        run(&mut self.command(&["sh", "-c", script, "fill", &filler, folder])?).map(drop)
+    }
+
+    /// Makes room again on a disk that was filled.
+    pub fn empty(&self, folder: &str) -> Result<()> {
+        self.run(&["rm", "-f", &format!("{}/{FILLER}", folder.trim_end_matches('/'))]).map(drop)
+    }
+
+    /// Only the data disk is the host's own; the rest is this machine's, which nobody wants full.
+    fn check_own_disk(&self, folder: &str) -> Result<()> {
+        let device = self.run(&["df", "--output=source", folder])?;
+        if !device.contains("/dev/loop") {
+            bail!("{folder} of {} is not on its data disk but on this machine's disk or in its memory", self.name());
+        }
+        Ok(())
+    }
+
+    /// Turns over every bit of some bytes in the middle of a file.
+    pub fn corrupt(&self, path: &str) -> Result<()> {
+        let inside = self.path(path)?;
+        let file = fs::File::options().read(true).write(true).open(&inside);
+        let file = file.with_context(|| format!("could not open {path} of {}", self.name()))?;
+        let length = file.metadata()?.len();
+        if length == 0 {
+            bail!("{path} of {} is empty, so there is nothing to corrupt", self.name());
+        }
+        let mut bytes = vec![0; length.min(16) as usize];
+        let middle = (length - bytes.len() as u64) / 2;
+        file.read_exact_at(&mut bytes, middle)?;
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        file.write_all_at(&bytes, middle)?;
+        Ok(file.sync_all()?)
+    }
+
+    /// Replaces a certificate by one that is alike in all but that it ended yesterday. The authority's key is a file of
+    /// this machine.
+    pub fn expire_certificate(&self, path: &str, ca_key: &Path) -> Result<()> {
+        let inside = self.path(path)?;
+        let old = fs::read_to_string(&inside).with_context(|| format!("could not read {path} of {}", self.name()))?;
+        let new = certificate::expired(&old, &fs::read_to_string(ca_key)?)?;
+        Ok(fs::write(inside, new)?)
+    }
+
+    /// Gives the host another SSH host key than the one that the inventory knows.
+    pub fn change_host_key(&self) -> Result<()> {
+        let (folder, former) = (self.path("/etc/ssh")?, self.folder().join(FORMER_KEY));
+        if !former.exists() {
+            fs::create_dir(&former)?;
+            for name in HOST_KEY_FILES {
+                fs::copy(folder.join(name), former.join(name))?;
+            }
+        }
+        self.make_host_key(&folder)?;
+        self.restart_sshd()
+    }
+
+    /// Gives the host back the key it was made with.
+    pub fn restore_host_key(&self) -> Result<()> {
+        let (folder, former) = (self.path("/etc/ssh")?, self.folder().join(FORMER_KEY));
+        if !former.exists() {
+            return Ok(());
+        }
+        for name in HOST_KEY_FILES {
+            fs::copy(former.join(name), folder.join(name))?;
+        }
+        fs::remove_dir_all(former)?;
+        self.restart_sshd()
+    }
+
+    fn restart_sshd(&self) -> Result<()> {
+        self.run(&["systemctl", "restart", "ssh"]).map(drop)
+    }
+}
+
+const HOST_KEY_FILES: [&str; 2] = ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"];
+
+/// One login over SSH.
+pub struct Session {
+    pid: Pid,
+    pub user: String,
+}
+
+impl Session {
+    /// OpenSSH calls the process of a session `sshd: user@pts/0` or `sshd: user@notty`.
+    fn of(pid: Pid) -> Option<Self> {
+        let title = fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_pid())).ok()?;
+        let (user, _) = title.strip_prefix("sshd: ")?.split_once('@')?;
+        Some(Self { pid, user: user.to_owned() })
+    }
+
+    pub fn kill(&self) -> Result<()> {
+        Ok(kill_process(self.pid, Signal::KILL)?)
+    }
+
+    /// The session answers nothing more, and its connection stays open.
+    pub fn freeze(&self) -> Result<()> {
+        Ok(kill_process(self.pid, Signal::STOP)?)
+    }
+
+    pub fn thaw(&self) -> Result<()> {
+        Ok(kill_process(self.pid, Signal::CONT)?)
+    }
+}
+
+/// A virtual machine on a hypervisor of the lab, by the name of its domain.
+pub struct Guest {
+    hypervisor: Host,
+    domain: String,
+}
+
+impl Guest {
+    pub fn new(hypervisor: &Host, domain: &str) -> Self {
+        Self { hypervisor: hypervisor.clone(), domain: domain.to_owned() }
+    }
+
+    /// The QEMU process, as this machine sees it.
+    fn process(&self) -> Result<Pid> {
+        let mark = format!("guest={},", self.domain);
+        let processes = self.hypervisor.cgroup()?.processes()?;
+        let qemu = processes.into_iter().find(|pid| {
+            let words = fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+            words.split('\0').any(|word| word.starts_with(&mark))
+        });
+        qemu.ok_or_else(|| anyhow!("{} runs no guest called {}", self.hypervisor.name(), self.domain))
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process().is_ok()
+    }
+
+    /// Takes the power away.
+    pub fn kill(&self) -> Result<()> {
+        Ok(kill_process(self.process()?, Signal::KILL)?)
+    }
+
+    pub fn freeze(&self) -> Result<()> {
+        Ok(kill_process(self.process()?, Signal::STOP)?)
+    }
+
+    pub fn thaw(&self) -> Result<()> {
+        Ok(kill_process(self.process()?, Signal::CONT)?)
+    }
+
+    /// Moves the clock of the guest by some seconds, through its guest agent.
+    pub fn move_clock(&self, seconds: i64) -> Result<()> {
+        let shown = self.hypervisor.run(&["virsh", "domtime", &self.domain])?;
+        let now: i64 =
+            shown.rsplit(' ').next().and_then(|word| word.trim().parse().ok()).context("virsh domtime told no time")?;
+        let then = (now + seconds).to_string();
+        self.hypervisor.run(&["virsh", "domtime", &self.domain, "--time", &then]).map(drop)
+    }
+}
+
+impl Lab {
+    /// Lets no frame pass between two sides, in either direction; both still reach everybody else.
+    pub fn partition(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
+        let table = table_of(one, other);
+        let (one, other) = (port_set(one), port_set(other));
+        let rules = format!(
+            "add table bridge {table}\n\
+             add chain bridge {table} forward {{ type filter hook forward priority 0; }}\n\
+             add rule bridge {table} forward iifname {one} oifname {other} drop\n\
+             add rule bridge {table} forward iifname {other} oifname {one} drop\n"
+        );
+        self.nft(&rules)
+    }
+
+    /// Takes back one partition.
+    pub fn unpartition(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
+        let table = table_of(one, other);
+        self.nft(&format!("add table bridge {table}\ndelete table bridge {table}\n"))
+    }
+
+    fn nft(&self, rules: &str) -> Result<()> {
+        feed(&mut self.switch()?.inside("nft", &["-f", "-"]), rules).map(drop)
+    }
+
+    /// Takes back everything that was done to the network, and thaws what was frozen. Hosts that were killed stay off.
+    pub fn heal(&self) -> Result<()> {
+        self.nft("flush ruleset\n")?;
+        for host in self.hosts()? {
+            if host.is_frozen() {
+                host.thaw()?;
+            }
+            if host.link_fault()? != LinkFault::default() {
+                host.set_link_fault(&LinkFault::default())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules by which sides are kept apart, as nft lists them.
+    pub fn partitions(&self) -> Result<String> {
+        run(&mut self.switch()?.inside("nft", &["list", "ruleset"]))
+    }
+}
+
+/// A partition has a table of its own, so that it can be taken back alone.
+fn table_of(one: &[&Host], other: &[&Host]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for side in [one, other] {
+        side.iter().map(|host| host.name()).collect::<Vec<_>>().hash(&mut hasher);
+    }
+    format!("apart_{:x}", hasher.finish())
+}
+
+/// The ports of these hosts as a set for nft, under each name that they can have on the bridge.
+fn port_set(hosts: &[&Host]) -> String {
+    let ports = hosts.iter().flat_map(|host| host.ports());
+    let names: Vec<String> =
+        ports.flat_map(|port| [format!("\"{}\"", link::bridge_end(&port)), format!("\"{port}\"")]).collect();
+    format!("{{ {} }}", names.join(", "))
+}

@@ -1,0 +1,349 @@
+//! One host of the lab: a real systemd and a real sshd in a systemd-nspawn container with its own address. A hypervisor
+//! is one with libvirt on it and a second interface, for the bridge of its guests.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Lab,
+    cgroup::Cgroup,
+    command::{command, feed, run},
+    keeper, link, network, wait,
+};
+
+const START_LIMIT: Duration = Duration::from_secs(120);
+const KEEPER: &str = include_str!("host.sh");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// systemd and sshd, and a data disk at /var/lib/etcd.
+    Fast,
+    /// libvirt and QEMU as well; its data disk is the pool `default`.
+    Hypervisor,
+}
+
+impl Kind {
+    fn disk_place(self) -> &'static str {
+        match self {
+            Self::Fast => "/var/lib/etcd",
+            Self::Hypervisor => "/var/lib/libvirt/images",
+        }
+    }
+
+    /// Files take what is written to them, so a large disk costs nothing until it is used.
+    fn disk_size(self) -> &'static str {
+        match self {
+            Self::Fast => "256M",
+            Self::Hypervisor => "20G",
+        }
+    }
+}
+
+/// What is known of a host before it runs, kept in its folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) kind: Kind,
+    pub(crate) number: u8,
+    pub(crate) zone: String,
+    /// Made by a test, for itself.
+    pub(crate) temporary: bool,
+}
+
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) lab: Lab,
+    pub(crate) name: String,
+    pub(crate) record: Record,
+}
+
+impl Host {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.record.kind
+    }
+
+    pub fn zone(&self) -> &str {
+        &self.record.zone
+    }
+
+    pub fn address(&self) -> Ipv4Addr {
+        self.lab.subnet().address(self.record.number)
+    }
+
+    /// The folder of what makes this host: its disks, its console.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.lab.folder().join("hosts").join(&self.name)
+    }
+
+    pub(crate) fn cgroup(&self) -> Result<Cgroup> {
+        Ok(self.lab.cgroup()?.child(&format!("host-{}", self.name)))
+    }
+
+    /// The ports on the switch: that of eth0, and for a hypervisor that of eth1.
+    pub(crate) fn ports(&self) -> Vec<String> {
+        let number = self.record.number;
+        match self.record.kind {
+            Kind::Fast => vec![format!("p{number}")],
+            Kind::Hypervisor => vec![format!("p{number}"), format!("q{number}")],
+        }
+    }
+
+    /// Writes down what the host is and makes its disks; nothing runs yet.
+    pub(crate) fn create(&self) -> Result<()> {
+        let folder = self.folder();
+        fs::create_dir_all(folder.join("work"))?;
+        self.write_system()?;
+        let disk = folder.join("disk.img");
+        run(command("truncate", ["--size", self.record.kind.disk_size()]).arg(&disk))?;
+        run(command("mkfs.ext4", ["-q", "-J", "size=4", "-E", "lazy_itable_init=1"]).arg(&disk))?;
+        // Last, so that a half-made host is none.
+        fs::write(folder.join("host.json"), serde_json::to_vec_pretty(&self.record)?)?;
+        Ok(())
+    }
+
+    /// What differs from the image: host key, who may log in, the names of the others.
+    fn write_system(&self) -> Result<()> {
+        let upper = self.folder().join("upper");
+        make_folder(&upper.join("etc/ssh"), 0o755)?;
+        make_folder(&upper.join("root/.ssh"), 0o700)?;
+        self.make_host_key(&upper.join("etc/ssh"))?;
+        let key = fs::read_to_string(self.lab.operator_key().with_extension("pub"))?;
+        write_private(&upper.join("root/.ssh/authorized_keys"), &key)?;
+        let names = format!("127.0.0.1 localhost\n{} {}\n", self.address(), self.name);
+        fs::write(upper.join("etc/hosts"), names)?;
+        fs::write(upper.join("etc/hostname"), format!("{}\n", self.name))?;
+        Ok(())
+    }
+
+    pub(crate) fn make_host_key(&self, folder: &Path) -> Result<()> {
+        let key = folder.join("ssh_host_ed25519_key");
+        if key.exists() {
+            fs::remove_file(&key)?;
+        }
+        run(command("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-C", &self.name, "-f"]).arg(&key)).map(drop)
+    }
+
+    /// The public key that the host was given when it was made.
+    pub(crate) fn host_key(&self) -> Result<String> {
+        let path = self.folder().join("upper/etc/ssh/ssh_host_ed25519_key.pub");
+        let line = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+        let mut words = line.split(' ');
+        match (words.next(), words.next()) {
+            (Some(kind), Some(key)) => Ok(format!("{kind} {key}")),
+            _ => bail!("{} is not a public key", path.display()),
+        }
+    }
+
+    /// Switches the host on, as it was left, and returns when it can be logged into.
+    pub fn start(&self) -> Result<()> {
+        if self.is_running() {
+            return Ok(());
+        }
+        self.cgroup()?.kill()?;
+        let keeper = self.start_keeper()?;
+        self.connect(keeper.pid)?;
+        keeper.go()?;
+        self.await_ready()
+    }
+
+    fn start_keeper(&self) -> Result<Held> {
+        let script = self.lab.folder().join("host.sh");
+        fs::write(&script, KEEPER)?;
+        let script = script.display().to_string();
+        let mut options = vec!["unshare", "--net", "--mount", "--propagation", "private", "sh", script.as_str()];
+        let extra = self.nspawn_options();
+        options.extend(extra.iter().map(String::as_str));
+        let mut keeper = keeper::inside(&self.cgroup()?, options)?;
+        let log = fs::File::options().create(true).append(true).open(self.folder().join("console"))?;
+        keeper
+            .env("FOLDER", self.folder())
+            .env("LOWER", self.lower())
+            .env("DISK", self.record.kind.disk_place())
+            .env("MACHINE", format!("{}-{}", self.lab.name(), self.name))
+            .env("NAME", &self.name)
+            .stdin(Stdio::piped())
+            .stderr(log);
+        let (pid, stdin) = keeper::spawn_held(&mut keeper)
+            .with_context(|| format!("{} did not start; see {}", self.name, self.folder().join("console").display()))?;
+        fs::write(self.folder().join("keeper.pid"), pid.as_raw_pid().to_string())?;
+        Ok(Held { pid, stdin })
+    }
+
+    fn lower(&self) -> String {
+        let images = self.lab.images();
+        match self.record.kind {
+            Kind::Fast => images.join("base").display().to_string(),
+            Kind::Hypervisor => format!("{}:{}", images.join("hypervisor").display(), images.join("base").display()),
+        }
+    }
+
+    fn nspawn_options(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        if self.record.kind == Kind::Hypervisor {
+            options.push("--bind=/dev/net/tun".to_owned());
+            options.push(format!("--bind-ro={}:/srv/guest.qcow2", self.lab.images().join("guest.qcow2").display()));
+            if Path::new("/dev/vhost-net").exists() {
+                options.push("--bind=/dev/vhost-net".to_owned());
+            }
+            if self.lab.has_kvm() {
+                options.push("--bind=/dev/kvm".to_owned());
+            }
+        }
+        options
+    }
+
+    /// Plugs the host into the switch, with whatever is wrong with its link.
+    fn connect(&self, keeper: Pid) -> Result<()> {
+        let switch = self.lab.switch()?;
+        for (port, interface) in self.ports().iter().zip(["eth0", "eth1"]) {
+            switch.plug(port, keeper, interface, &self.mac(interface))?;
+        }
+        let lines = format!("link set lo up\nlink set eth0 up\naddr add {}/24 dev eth0\n", self.address());
+        feed(&mut network::in_network_of(keeper, "ip", &["-batch", "-"]), &lines)?;
+        link::apply(self)
+    }
+
+    /// Always the same, so that a host that comes back is the same host to others.
+    fn mac(&self, interface: &str) -> String {
+        let second = u8::from(interface == "eth1");
+        format!("02:86:{:02x}:00:{second:02x}:{:02x}", self.lab.subnet().0, self.record.number)
+    }
+
+    fn await_ready(&self) -> Result<()> {
+        let console = self.folder().join("console");
+        let ended = || anyhow!("{} ended while it was starting; see {}", self.name, console.display());
+        wait::until(&format!("{} answers on port 22 (see {})", self.name, console.display()), START_LIMIT, || {
+            if !self.cgroup()?.is_alive() {
+                return Err(ended());
+            }
+            Ok(self.answers().then_some(()))
+        })?;
+        if self.record.kind == Kind::Hypervisor {
+            wait::until(&format!("libvirt is ready on {}", self.name), START_LIMIT, || {
+                let networks = self.run(&["virsh", "-q", "net-list", "--name"]);
+                Ok(networks.is_ok_and(|names| names.contains("default")).then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether an SSH server greets at its address; true of a host that can be reached and is not frozen.
+    pub fn answers(&self) -> bool {
+        let address = SocketAddr::from((self.address(), 22));
+        let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500)) else {
+            return false;
+        };
+        let mut greeting = [0; 4];
+        stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+            && stream.read_exact(&mut greeting).is_ok()
+            && &greeting == b"SSH-"
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.leader().is_ok()
+    }
+
+    /// The host's first process, as this machine sees it.
+    pub fn leader(&self) -> Result<Pid> {
+        let leader = self.cgroup()?.processes()?.into_iter().find(|&pid| is_first_in_its_namespace(pid));
+        leader.ok_or_else(|| anyhow!("{} is not running; `lab start {}` starts it", self.name, self.name))
+    }
+
+    /// The process that holds the host's network.
+    pub(crate) fn keeper(&self) -> Result<Pid> {
+        let text = fs::read_to_string(self.folder().join("keeper.pid")).unwrap_or_default();
+        let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+        let alive =
+            pid.filter(|pid| self.cgroup().and_then(|group| group.processes()).is_ok_and(|all| all.contains(pid)));
+        alive.ok_or_else(|| anyhow!("{} is not running", self.name))
+    }
+
+    /// A path of the host, as this machine sees it. Symbolic links in it are not followed as the host would.
+    pub fn path(&self, path: &str) -> Result<PathBuf> {
+        let leader = self.leader()?.as_raw_pid();
+        Ok(PathBuf::from(format!("/proc/{leader}/root")).join(path.trim_start_matches('/')))
+    }
+
+    /// A command in the host, without SSH.
+    pub fn command(&self, words: &[&str]) -> Result<Command> {
+        let leader = self.leader()?.as_raw_pid().to_string();
+        let enter = ["--target", &leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"];
+        let mut command = command("nsenter", enter.iter().chain(words));
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", "/root");
+        Ok(command)
+    }
+
+    pub fn run(&self, words: &[&str]) -> Result<String> {
+        run(&mut self.command(words)?)
+    }
+
+    /// Takes the power away.
+    pub fn kill(&self) -> Result<()> {
+        self.cgroup()?.kill()?;
+        let switch = self.lab.switch()?;
+        self.ports().iter().try_for_each(|port| switch.unplug(port))
+    }
+
+    /// Takes the power away and forgets the host and its disks.
+    pub fn erase(&self) -> Result<()> {
+        self.kill()?;
+        link::remove(self)?;
+        self.cgroup()?.remove()?;
+        // Its name and number may be taken again as soon as the folder is out of the way, and not before.
+        let gone = self.folder().with_file_name(format!(".{}-{}", self.name, std::process::id()));
+        fs::rename(self.folder(), &gone)?;
+        fs::remove_dir_all(&gone).with_context(|| format!("could not remove {}", gone.display()))
+    }
+}
+
+/// A keeper that holds the namespaces and waits for the word to go on.
+struct Held {
+    pid: Pid,
+    stdin: Option<std::process::ChildStdin>,
+}
+
+impl Held {
+    fn go(self) -> Result<()> {
+        let mut stdin = self.stdin.context("the keeper has no stdin")?;
+        Ok(writeln!(stdin, "go")?)
+    }
+}
+
+fn is_first_in_its_namespace(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.is_some_and(|numbers| {
+        numbers.split_whitespace().count() == 2 && numbers.split_whitespace().last() == Some("1")
+    })
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .with_context(|| format!("could not create {}", path.display()))
+}
+
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    let mut file = fs::File::options().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
+}

@@ -1,0 +1,53 @@
+//! The images that hosts and guests start from, built once by the recipes in `images/` and cached by their content.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::command;
+
+const RECIPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/images");
+const CACHE: &str = "/var/cache/etcdrun-lab";
+
+/// Builds what the cache lacks and returns the folder of images.
+pub(crate) fn provide(say: &(dyn Fn(&str) + Sync)) -> Result<PathBuf> {
+    say(&format!("images, in {CACHE} (the first time this takes minutes)"));
+    let cache = cache()?;
+    let mut build = command(&format!("{RECIPES}/build"), [&cache]);
+    let output = build.stderr(Stdio::inherit()).output().with_context(|| format!("could not start {RECIPES}/build"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let folder = said.lines().last().map(PathBuf::from);
+    match folder {
+        Some(folder) if output.status.success() => Ok(folder),
+        _ => bail!("the images could not be built: {RECIPES}/build ended with {}", output.status),
+    }
+}
+
+/// Whether KVM really runs a guest here; asked once for each boot of the machine.
+pub(crate) fn has_kvm(images: &Path) -> Result<bool> {
+    if !Path::new("/dev/kvm").exists() {
+        return Ok(false);
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let answer = cache()?.join(format!("kvm-{}", boot.trim()));
+    if let Ok(known) = fs::read_to_string(&answer) {
+        return Ok(known == "yes");
+    }
+    let works = command(&format!("{RECIPES}/kvm-probe"), [images])
+        .output()
+        .context("could not start kvm-probe")?
+        .status
+        .success();
+    fs::write(answer, if works { "yes" } else { "no" })?;
+    Ok(works)
+}
+
+pub(crate) fn cache() -> Result<PathBuf> {
+    let cache = std::env::var_os("ETCDRUN_LAB_CACHE").map_or_else(|| PathBuf::from(CACHE), PathBuf::from);
+    fs::create_dir_all(&cache).with_context(|| format!("could not create {}", cache.display()))?;
+    Ok(cache)
+}
