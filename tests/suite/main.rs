@@ -4,6 +4,7 @@
 mod cli;
 mod engine;
 mod inventory;
+mod lab;
 mod modules_files;
 mod modules_system;
 mod playbook;

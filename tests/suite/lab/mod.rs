@@ -1,0 +1,48 @@
+//! Tests in the lab: real hypervisors, guests and hosts, each test with its own. `make test` brings the lab up for them.
+
+mod faults;
+mod guests;
+mod hosts;
+mod hypervisors;
+mod leftovers;
+mod systemd;
+mod tools;
+
+use etcdrun_lab::{Borrowed, Host, Kind, Lab, write_inventory};
+
+use super::support::program::{Folder, Said};
+
+/// The lab that this run of the tests has.
+pub fn lab() -> Lab {
+    let name = std::env::var("ETCDRUN_LAB").unwrap_or_else(|_| "etcdrun-test".to_owned());
+    Lab::open(&name).unwrap_or_else(|error| {
+        panic!("{error:#}\nThis test needs the lab. `make test` has one; for a single test: `make test-lab FILTER=...`")
+    })
+}
+
+/// Hosts of one test, and a folder with an inventory of them.
+pub struct Place {
+    pub hosts: Vec<Borrowed>,
+    pub folder: Folder,
+}
+
+impl Place {
+    pub fn new(kind: Kind, count: usize) -> Self {
+        let lab = lab();
+        let hosts = lab.borrow(kind, count).unwrap();
+        let folder = Folder::new();
+        let named: Vec<Host> = hosts.iter().map(|host| (**host).clone()).collect();
+        write_inventory(&lab, &named, &folder.path("")).unwrap();
+        Self { hosts, folder }
+    }
+
+    /// Runs a shell command on a host over SSH.
+    pub fn exec(&self, host: usize, command: &str) -> Said {
+        self.folder.run(&["exec", self.hosts[host].name(), "--", "sh", "-c", command])
+    }
+
+    /// Whether a host can be logged into within two seconds.
+    pub fn can_log_in(&self, host: usize) -> bool {
+        self.folder.run(&["exec", self.hosts[host].name(), "--connect-timeout", "2", "--", "true"]).code == 0
+    }
+}
