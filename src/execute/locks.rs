@@ -20,7 +20,7 @@ use crate::{
     inventory::{HostId, HostKind},
     model::{Disruption, EventKind, RunResult},
     playbook::Task,
-    remote::{Fence, LockAnswer, LockHolder, LockName, LockOwner, RemoteError, Session, Surroundings},
+    remote::{Fence, LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session, Surroundings},
     state::Operator,
 };
 
@@ -89,12 +89,12 @@ async fn take_all(context: &Arc<Context>, wanted: &Wanted, patience: Duration) -
                     Ok(held)
                 }
                 Err(why) => {
-                    held.release(context).await;
+                    held.release(context, Release::Only).await;
                     Err(Refused::Unreachable(why))
                 }
             };
         }
-        held.release(context).await;
+        held.release(context, Release::Only).await;
         if Instant::now() + pause > deadline {
             return Err(Refused::Held(others));
         }
@@ -122,10 +122,10 @@ impl Refused {
 }
 
 impl Held {
-    pub(super) async fn release(&self, context: &Arc<Context>) {
+    pub(super) async fn release(&self, context: &Arc<Context>, how: Release) {
         let run = &context.options.run_id;
         let releasing = self.hosts.iter().map(|host| async move {
-            if let Err(error) = session(context, *host).release_locks(run, false).await {
+            if let Err(error) = session(context, *host).release_locks(run, how).await {
                 let host = context.graph.host(*host);
                 let msg = format!("{host} still has the lock of this run ({error}); `etcdrun unlock {run}` removes it");
                 context.emitter.emit(EventKind::Warning { msg });
@@ -137,7 +137,7 @@ impl Held {
 
 pub(super) async fn unlock(context: &Arc<Context>, hosts: &[HostId], run: &str) -> Vec<Unlocked> {
     let breaking = hosts.iter().map(|host| async move {
-        let result = session(context, *host).release_locks(run, true).await;
+        let result = session(context, *host).release_locks(run, Release::Break).await;
         Unlocked { host: context.graph.host(*host).clone(), result }
     });
     let mut unlocked: Vec<Unlocked> =

@@ -41,7 +41,7 @@ use crate::{
     graph::Graph,
     inventory::{HostId, Inventory},
     model::{Emitter, HostName, RunResult},
-    remote::RemoteError,
+    remote::{Release, RemoteError},
     source::Sources,
     ssh::Connector,
     state::Recorder,
@@ -70,7 +70,7 @@ pub async fn run(run: Run) -> RunResult {
     let result = scheduler::Scheduler::new(context.clone()).run().await;
     // What hosts remember of commands is of use until it is known here that all of them are done.
     let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
-    held.release(&context).await;
+    held.release(&context, if is_over { Release::AndForget } else { Release::Only }).await;
     context.hosts.close(is_over).await;
     result
 }

@@ -195,6 +195,11 @@ impl Link {
         ledgers.insert((run.clone(), user.cloned()));
     }
 
+    pub(super) fn ledger_is_gone(&self, run: &str, user: Option<&Arc<str>>) {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.retain(|(of, by)| &**of != run || by.as_ref() != user);
+    }
+
     /// Removes what steps that must not run twice have left. For when nobody will ask for them again.
     pub async fn forget_ledgers(self: &Arc<Self>) {
         let ledgers = std::mem::take(&mut *self.ledgers.lock().unwrap_or_else(PoisonError::into_inner));

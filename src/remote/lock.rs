@@ -27,6 +27,16 @@ pub struct LockOwner {
     pub about: String,
 }
 
+/// What else happens when locks are released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    Only,
+    /// The run's ledger is removed too: nobody will ask for it.
+    AndForget,
+    /// The generation goes up, so that a run that still believes to hold them stops.
+    Break,
+}
+
 /// Somebody else has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockHolder {
@@ -70,13 +80,21 @@ impl Session {
         }
     }
 
-    /// Releases all locks of a run on this target; says how many there were. `by_force` raises the generation.
-    pub async fn release_locks(&self, run: &str, by_force: bool) -> Result<u64, RemoteError> {
-        let payload = Payload::new(RELEASE).value("run", run).flag("break", by_force);
+    /// Releases all locks of a run on this target; says how many there were.
+    pub async fn release_locks(&self, run: &str, how: Release) -> Result<u64, RemoteError> {
+        let payload = Payload::new(RELEASE)
+            .value("run", run)
+            .flag("break", how == Release::Break)
+            .flag("forget", how == Release::AndForget);
         let outcome = self.run_one(payload, false).await?;
         match outcome.failed {
             true => Err(RemoteError::Job(format!("locks: {}", outcome.msg).into())),
-            false => Ok(outcome.data.get("released").and_then(Value::as_u64).unwrap_or_default()),
+            false => {
+                if how == Release::AndForget {
+                    self.link.ledger_is_gone(run, self.surroundings.become_user.as_ref());
+                }
+                Ok(outcome.data.get("released").and_then(Value::as_u64).unwrap_or_default())
+            }
         }
     }
 }
