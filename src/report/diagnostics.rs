@@ -105,8 +105,9 @@ fn draw(diagnostic: &Diagnostic, sources: &Sources, look: &Look) -> Result<Strin
         return Ok(text);
     };
     let (here, elsewhere): (Vec<_>, Vec<_>) = diagnostic.related.iter().partition(|(s, _)| s.file == span.file);
-    let primary = LabeledSpan::new_primary_with_span(diagnostic.label.clone(), range(span));
-    let others = here.into_iter().map(|(span, note)| LabeledSpan::new_with_span(Some(note.clone()), range(*span)));
+    let primary = LabeledSpan::new_primary_with_span(diagnostic.label.clone(), range(span, sources));
+    let others =
+        here.into_iter().map(|(span, note)| LabeledSpan::new_with_span(Some(note.clone()), range(*span, sources)));
     shown.labels = Some(std::iter::once(primary).chain(others).collect());
     let report = miette::Report::new(shown).with_source_code(source_of(span, sources));
     handler.render_report(&mut text, report.as_ref())?;
@@ -117,8 +118,10 @@ fn draw(diagnostic: &Diagnostic, sources: &Sources, look: &Look) -> Result<Strin
     Ok(text)
 }
 
-fn range(span: Span) -> std::ops::Range<usize> {
-    span.start as usize..span.end as usize
+/// The bytes of a span; miette panics where they are not in the text.
+fn range(span: Span, sources: &Sources) -> std::ops::Range<usize> {
+    let text = sources.text(span.file);
+    floor(text, span.start as usize)..floor(text, span.end as usize)
 }
 
 fn source_of(span: Span, sources: &Sources) -> NamedSource<String> {
@@ -264,6 +267,15 @@ mod tests {
             let text = render_diagnostics(&diagnostics, &sources, &look);
             assert!(text.contains("xxbadyy") && text.len() < 1000, "{text}");
         }
+    }
+
+    #[test]
+    fn a_span_behind_the_end_is_drawn_at_the_end() {
+        let mut sources = Sources::default();
+        let file = sources.add("x", "short".to_owned());
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.error(Span::new(file, 6, 6), "no");
+        assert!(render_diagnostics(&diagnostics, &sources, &LIVE).contains("no"));
     }
 
     proptest! {
