@@ -166,6 +166,11 @@ impl Session {
         Some(Self { pid, user: user.to_owned() })
     }
 
+    /// The number of its process on this machine.
+    pub fn id(&self) -> i32 {
+        self.pid.as_raw_pid()
+    }
+
     pub fn kill(&self) -> Result<()> {
         Ok(kill_process(self.pid, Signal::KILL)?)
     }

@@ -23,7 +23,12 @@ use crate::{
 };
 
 const START_LIMIT: Duration = Duration::from_secs(120);
-const KEEPER: &str = include_str!("host.sh");
+const KEEPER_NAME: &str = "host.sh";
+
+/// Puts the script that holds a host into the lab's folder, once: a shell reads it while it runs.
+pub(crate) fn write_keeper(folder: &Path) -> Result<()> {
+    Ok(fs::write(folder.join(KEEPER_NAME), include_str!("host.sh"))?)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -162,9 +167,7 @@ impl Host {
     }
 
     fn start_keeper(&self) -> Result<Held> {
-        let script = self.lab.folder().join("host.sh");
-        fs::write(&script, KEEPER)?;
-        let script = script.display().to_string();
+        let script = self.lab.folder().join(KEEPER_NAME).display().to_string();
         let mut options = vec!["unshare", "--net", "--mount", "--propagation", "private", "sh", script.as_str()];
         let extra = self.nspawn_options();
         options.extend(extra.iter().map(String::as_str));
@@ -179,7 +182,7 @@ impl Host {
             .stdin(Stdio::piped())
             .stderr(log);
         let (pid, stdin) = keeper::spawn_held(&mut keeper)
-            .with_context(|| format!("{} did not start; see {}", self.name, self.folder().join("console").display()))?;
+            .with_context(|| format!("{} did not start; its console says:\n{}", self.name, self.last_words()))?;
         fs::write(self.folder().join("keeper.pid"), pid.as_raw_pid().to_string())?;
         Ok(Held { pid, stdin })
     }
@@ -225,14 +228,14 @@ impl Host {
     }
 
     fn await_ready(&self) -> Result<()> {
-        let console = self.folder().join("console");
-        let ended = || anyhow!("{} ended while it was starting; see {}", self.name, console.display());
-        wait::until(&format!("{} answers on port 22 (see {})", self.name, console.display()), START_LIMIT, || {
+        let says = || format!("the console of {} says:\n{}", self.name, self.last_words());
+        wait::until(&format!("{} answers on port 22", self.name), START_LIMIT, || {
             if !self.cgroup()?.is_alive() {
-                return Err(ended());
+                bail!("{} ended while it was starting", self.name);
             }
             Ok(self.answers().then_some(()))
-        })?;
+        })
+        .with_context(says)?;
         if self.record.kind == Kind::Hypervisor {
             wait::until(&format!("libvirt is ready on {}", self.name), START_LIMIT, || {
                 let networks = self.run(&["virsh", "-q", "net-list", "--name"]);
@@ -240,6 +243,14 @@ impl Host {
             })?;
         }
         Ok(())
+    }
+
+    /// The end of what the host printed on its console.
+    fn last_words(&self) -> String {
+        let console = fs::read(self.folder().join("console")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&console).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
     /// Whether an SSH server greets at its address; true of a host that can be reached and is not frozen.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cgroup::Cgroup,
     command::{command, run},
-    host::{Host, Kind, Record},
+    host::{self, Host, Kind, Record},
     images, inventory,
     network::{self, Subnet, Switch},
     requirements,
@@ -96,6 +96,7 @@ impl Lab {
         let lab = Self { name: name.to_owned(), settings: Settings { subnet: subnet.0, images, kvm, program }, folder };
         lab.make_operator_key()?;
         fs::create_dir_all(lab.folder.join("hosts"))?;
+        host::write_keeper(&lab.folder)?;
         fs::write(lab.folder.join("lab.json"), serde_json::to_vec_pretty(&lab.settings)?)?;
         Switch::start(&lab.cgroup()?, name, subnet)?;
         Ok(lab)

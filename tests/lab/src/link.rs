@@ -1,7 +1,7 @@
 //! What is wrong with the link of a host: cut, slow or lossy. It is kept in the host's folder, so that a host that is
 //! switched off and on again comes back to the same bad cable.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -91,8 +91,9 @@ fn insert_wire(host: &Host, switch: &Switch, port: &str, fault: &LinkFault) -> R
     let namespace = switch.namespace();
     let words = ["nsenter", &namespace, "--", &program, "wire", port, &inner, "--delay-us", &delay, "--loss", &loss];
     let mut wire = keeper::inside(&wire_cgroup(host, port)?, words)?;
-    wire.stderr(Stdio::inherit());
-    keeper::spawn_held(&mut wire).map(drop)
+    let log = host.folder().join("wire.log");
+    wire.stderr(fs::File::create(&log)?);
+    keeper::spawn_held(&mut wire).with_context(|| fs::read_to_string(&log).unwrap_or_default()).map(drop)
 }
 
 fn wire_cgroup(host: &Host, port: &str) -> Result<crate::cgroup::Cgroup> {

@@ -57,7 +57,8 @@ impl Switch {
             &cgroup.child("switch"),
             ["unshare", "--net", "sh", "-c", "echo held; exec sleep infinity"],
         )?;
-        holder.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        // It outlives this program, so it must not hold on to our output: whoever reads that would wait for ever.
+        holder.stderr(Stdio::null());
         let pid = keeper::spawn_held(&mut holder)?.0;
         let switch = Self { pid };
         switch.ip(&format!(

@@ -84,6 +84,22 @@ fn up() -> Child {
     program().args(["up", "--hypervisors", "1", "--hosts", "2"]).spawn().unwrap()
 }
 
+/// No lab of an earlier run of the tests is there, and none of this one stays when the test fails.
+struct Clean;
+
+impl Clean {
+    fn start() -> Self {
+        down();
+        Self
+    }
+}
+
+impl Drop for Clean {
+    fn drop(&mut self) {
+        down();
+    }
+}
+
 fn down() {
     let done = program().arg("down").output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -103,6 +119,7 @@ fn assert_nothing_left(before: &BTreeSet<String>, when: &str) {
 
 #[test]
 fn a_lab_with_everything_wrong_in_it_leaves_nothing() {
+    let _clean = Clean::start();
     let before = machine();
     assert!(up().wait().unwrap().success());
     let lab = Lab::open(NAME).unwrap();
@@ -119,6 +136,7 @@ fn a_lab_with_everything_wrong_in_it_leaves_nothing() {
 
 #[test]
 fn heal_takes_back_all_faults_of_the_network() {
+    let _clean = Clean::start();
     assert!(up().wait().unwrap().success());
     let lab = Lab::open(NAME).unwrap();
     let [one, other] = [lab.host("node1").unwrap(), lab.host("node2").unwrap()];
@@ -135,6 +153,7 @@ fn heal_takes_back_all_faults_of_the_network() {
 
 #[test]
 fn a_start_that_was_killed_leaves_nothing_and_can_be_repeated() {
+    let _clean = Clean::start();
     let before = machine();
     let folder = Path::new("/var/lib/etcdrun-lab").join(NAME);
     let moments = ["lab.json", "hosts/hv1", "hosts/node1/host.json", "hosts/hv1/keeper.pid", "hosts/node1/console"];
@@ -161,6 +180,7 @@ fn a_start_that_was_killed_leaves_nothing_and_can_be_repeated() {
 
 #[test]
 fn a_second_start_changes_nothing_and_another_size_only_the_difference() {
+    let _clean = Clean::start();
     let boot_id =
         |lab: &Lab, host: &str| lab.host(host).unwrap().run(&["cat", "/proc/sys/kernel/random/boot_id"]).unwrap();
     assert!(up().wait().unwrap().success());
