@@ -81,11 +81,15 @@ _show() {
 	[ ! -s "$_entry.err" ] || cat "$_entry.err" >&2
 }
 
-# Shows the output as it comes. Each cat goes on where the last one ended.
+# Shows the output of the command that process $1 runs as it comes. Each cat goes on where the last one ended.
+# It ends with that process at the latest: the ledger may have been removed under it.
 _follow() {
-	while [ ! -e "$_entry.err" ]; do sleep 0.01 2>/dev/null; done
+	while [ ! -e "$_entry.err" ]; do
+		_started "$1" || return 0
+		sleep 0.01 2>/dev/null || sleep 1
+	done
 	exec 5<"$_entry.out" 6<"$_entry.err"
-	while [ ! -s "$_entry.code" ]; do
+	while [ ! -s "$_entry.code" ] && _started "$1"; do
 		cat <&5 >&3
 		cat <&6 >&2
 		sleep 0.1 2>/dev/null || sleep 1
@@ -93,6 +97,13 @@ _follow() {
 	cat <&5 >&3
 	cat <&6 >&2
 	exec 5<&- 6<&-
+}
+
+# The code of the step $1, which has just ended here. Without one nobody knows how it ended.
+_code_of() {
+	{ read -r _code <"$_entry.code"; } 2>/dev/null && return 0
+	_todo=doubt
+	_recall "$1" stop
 }
 
 # What an earlier runner has done, or is doing, ends the step $1. Behind one in doubt nothing runs, whatever

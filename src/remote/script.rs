@@ -246,7 +246,7 @@ fn after_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
     let end = format!("_end {number} $_code {on_failure}\nfi\n");
     match entry.live {
         false => format!("\n) {files}\n_code=$?\n_leave_entry $_code\n_show\n{end}"),
-        true => format!("\n) {files}\n_leave_entry $?\n) &\n_follow\nwait\nread -r _code <\"$_entry.code\"\n{end}"),
+        true => format!("\n) {files}\n_leave_entry $?\n) &\n_follow $!\nwait\n_code_of {number}\n{end}"),
     }
 }
 

@@ -159,3 +159,13 @@ fn a_detached_command_is_found_again() {
     bench.resume().ends(0);
     assert_ran_once(&bench);
 }
+
+#[test]
+fn a_command_whose_ledger_is_taken_away_ends_in_doubt_and_leaves_nothing_behind() {
+    let play = "- hosts: all\n  tasks:\n    - { name: Careless, shell: 'echo said; rm -rf ~/.etcdrun/runs' }\n";
+    let bench = Bench::new(1, play);
+    let said = bench.folder.run(&["playbook", "site.yaml", "-v"]);
+    assert_eq!(said.code, 2, "{}\n{}", said.stdout, said.stderr);
+    assert!(said.stdout.contains("what became of it is not known"), "{}", said.stdout);
+    assert!(!bench.sshd.sessions().into_iter().any(|pid| name_of(pid).trim() == "sh"), "no shell waits for ever");
+}
