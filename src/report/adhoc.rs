@@ -35,7 +35,11 @@ impl AdhocReporter {
             EventKind::Warning { msg } => format!("{} {}\n", self.look.paint(Tone::Warning, "warning:"), sanitize(msg)),
             EventKind::Interrupted => "interrupted: running commands end; Ctrl-C again leaves at once\n".to_owned(),
             EventKind::RunFinished { result, .. } if *result != RunResult::Success => {
-                let text = format!("{} of {} hosts did not succeed", self.troubled, self.hosts);
+                let text = match self.hosts {
+                    // A lock was refused, for example.
+                    0 => "nothing was run".to_owned(),
+                    hosts => format!("{} of {hosts} hosts did not succeed", self.troubled),
+                };
                 format!("{}\n", self.look.paint(Tone::Bad, text))
             }
             _ => String::new(),
