@@ -16,7 +16,7 @@ use crate::{
     cgroup::Cgroup,
     command::{command, run},
     host::{self, Host, Kind, Record},
-    images, inventory,
+    images, inventory, limits,
     network::{self, Subnet, Switch},
     requirements,
 };
@@ -25,6 +25,8 @@ use crate::{
 pub const DEFAULT_NAME: &str = "etcdrun-lab";
 
 const ALL_LABS: &str = "/var/lib/etcdrun-lab";
+/// The file that keeps a limit of the machine as it was before there were labs.
+const FORMER_LIMIT: &str = "former-limit";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// The first addresses of hypervisors, of hosts, and of what tests start for themselves. The rest, from .200 on, is left
 /// to guests.
@@ -66,6 +68,7 @@ impl Lab {
         let folder = Path::new(ALL_LABS).join(name);
         fs::create_dir_all(&folder)?;
         let _lock = lock(&folder)?;
+        limits::raise(&Path::new(ALL_LABS).join(FORMER_LIMIT))?;
         let lab = match Self::open(name) {
             Ok(lab) => lab,
             Err(_) => Self::make(name, folder, say)?,
@@ -195,9 +198,7 @@ impl Lab {
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
         }
-        // Another lab may still be in there.
-        let _ = fs::remove_dir(ALL_LABS);
-        Ok(())
+        leave_if_last()
     }
 
     pub fn name(&self) -> &str {
@@ -300,6 +301,17 @@ fn sweep(name: &str, folder: &Path) -> Result<()> {
         let path = entry.path();
         let removed = if entry.file_type()?.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.with_context(|| format!("could not remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// With the last lab goes what all of them shared.
+fn leave_if_last() -> Result<()> {
+    let all = Path::new(ALL_LABS);
+    let Ok(entries) = fs::read_dir(all) else { return Ok(()) };
+    if entries.filter_map(Result::ok).all(|entry| entry.file_name() == FORMER_LIMIT) {
+        limits::restore(&all.join(FORMER_LIMIT))?;
+        fs::remove_dir(all)?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod images;
 mod inventory;
 mod keeper;
 mod lab;
+mod limits;
 mod link;
 mod network;
 mod requirements;

@@ -26,6 +26,7 @@ fn machine() -> BTreeSet<String> {
     add("rule", &said("nft", &["list", "ruleset"]));
     add("cgroup", &cgroups());
     add("loop", &loops());
+    add("limit", &fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap());
     add("process", &strangers());
     for folder in ["/run/systemd/nspawn", "/run/netns", "/var/lib/etcdrun-lab", "/var/lib/machines"] {
         add(folder, &names_in(folder));
