@@ -76,7 +76,9 @@ impl Cgroup {
         self.write("cgroup.kill", "1")?;
         wait::until(&format!("the processes in {} are gone", self.path.display()), Duration::from_secs(20), || {
             Ok((!self.is_alive()).then_some(()))
-        })
+        })?;
+        // Else whatever enters next would be frozen at once.
+        self.write("cgroup.freeze", "0")
     }
 
     /// Stops all processes in it where they stand, or lets them go on.

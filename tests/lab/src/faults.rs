@@ -14,14 +14,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     Lab, certificate,
     command::{feed, run},
-    host::Host,
+    host::{FORMER_KEY, HOST_KEY_FILES, Host},
     link::{self, LinkFault},
 };
 
 /// The file that fills a disk.
 const FILLER: &str = ".lab-filler";
-/// Where the key goes that a host had before it was changed.
-const FORMER_KEY: &str = "former-host-key";
 
 impl Host {
     pub fn link_fault(&self) -> Result<LinkFault> {
@@ -50,8 +48,14 @@ impl Host {
         self.cgroup()?.freeze(true)
     }
 
+    /// Lets everything on the host go on: itself, its guests, its sessions.
     pub fn thaw(&self) -> Result<()> {
-        self.cgroup()?.freeze(false)
+        self.cgroup()?.freeze(false)?;
+        for process in self.cgroup()?.processes()? {
+            // It may have ended meanwhile.
+            let _ = kill_process(process, Signal::CONT);
+        }
+        Ok(())
     }
 
     pub fn is_frozen(&self) -> bool {
@@ -67,7 +71,7 @@ impl Host {
     /// Writes to the disk that this folder is on until nothing more fits.
     pub fn fill(&self, folder: &str) -> Result<()> {
         self.check_own_disk(folder)?;
-        let filler = format!("{}/{FILLER}", folder.trim_end_matches('/'));
+        let filler = self.filler(folder)?;
         // The large part at once, the rest byte by byte; both end with an error, which is the point.
         let script = r#"
             free=$(df --output=avail -k "$2" | tail -n 1)
@@ -81,7 +85,14 @@ impl Host {
 
     /// Makes room again on a disk that was filled.
     pub fn empty(&self, folder: &str) -> Result<()> {
-        self.run(&["rm", "-f", &format!("{}/{FILLER}", folder.trim_end_matches('/'))]).map(drop)
+        self.run(&["rm", "-f", &self.filler(folder)?]).map(drop)
+    }
+
+    /// At the root of the disk, so that any folder on it finds it.
+    fn filler(&self, folder: &str) -> Result<String> {
+        let place = self.run(&["df", "--output=target", folder])?;
+        let place = place.lines().last().context("df names no place")?;
+        Ok(format!("{}/{FILLER}", place.trim_end_matches('/')))
     }
 
     /// Only the data disk is the host's own; the rest is this machine's, which nobody wants full.
@@ -149,8 +160,6 @@ impl Host {
         self.run(&["systemctl", "restart", "ssh"]).map(drop)
     }
 }
-
-const HOST_KEY_FILES: [&str; 2] = ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"];
 
 /// One login over SSH.
 pub struct Session {
@@ -262,7 +271,7 @@ impl Lab {
     pub fn heal(&self) -> Result<()> {
         self.nft("flush ruleset\n")?;
         for host in self.hosts()? {
-            if host.is_frozen() {
+            if host.is_running() {
                 host.thaw()?;
             }
             if host.link_fault()? != LinkFault::default() {

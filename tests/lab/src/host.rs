@@ -18,11 +18,15 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Lab,
     cgroup::Cgroup,
-    command::{command, feed, run},
-    keeper, link, network, wait,
+    command::{command, run},
+    files::{lock, replace_file},
+    keeper, link, wait,
 };
 
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// Where the key goes that a host had before it was changed.
+pub(crate) const FORMER_KEY: &str = "former-host-key";
+pub(crate) const HOST_KEY_FILES: [&str; 2] = ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"];
 const KEEPER_NAME: &str = "host.sh";
 
 /// Puts the script that holds a host into the lab's folder, once: a shell reads it while it runs.
@@ -117,8 +121,7 @@ impl Host {
         run(command("truncate", ["--size", self.record.kind.disk_size()]).arg(&disk))?;
         run(command("mkfs.ext4", ["-q", "-J", "size=4", "-E", "lazy_itable_init=1"]).arg(&disk))?;
         // Last, so that a half-made host is none.
-        fs::write(folder.join("host.json"), serde_json::to_vec_pretty(&self.record)?)?;
-        Ok(())
+        replace_file(&folder.join("host.json"), &serde_json::to_vec_pretty(&self.record)?)
     }
 
     /// What differs from the image: host key, who may log in, the names of the others.
@@ -145,7 +148,9 @@ impl Host {
 
     /// The public key that the host was given when it was made.
     pub(crate) fn host_key(&self) -> Result<String> {
-        let path = self.folder().join("upper/etc/ssh/ssh_host_ed25519_key.pub");
+        let former = self.folder().join(FORMER_KEY).join(HOST_KEY_FILES[1]);
+        let own = self.folder().join("upper/etc/ssh").join(HOST_KEY_FILES[1]);
+        let path = if former.exists() { former } else { own };
         let line = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
         let mut words = line.split(' ');
         match (words.next(), words.next()) {
@@ -156,6 +161,7 @@ impl Host {
 
     /// Switches the host on, as it was left, and returns when it can be logged into.
     pub fn start(&self) -> Result<()> {
+        let _lock = lock(&self.folder())?;
         if self.is_running() {
             return Ok(());
         }
@@ -176,6 +182,7 @@ impl Host {
         keeper
             .env("FOLDER", self.folder())
             .env("LOWER", self.lower())
+            .env("ADDRESS", self.address().to_string())
             .env("DISK", self.record.kind.disk_place())
             .env("MACHINE", format!("{}-{}", self.lab.name(), self.name))
             .env("NAME", &self.name)
@@ -216,8 +223,6 @@ impl Host {
         for (port, interface) in self.ports().iter().zip(["eth0", "eth1"]) {
             switch.plug(port, keeper, interface, &self.mac(interface))?;
         }
-        let lines = format!("link set lo up\nlink set eth0 up\naddr add {}/24 dev eth0\n", self.address());
-        feed(&mut network::in_network_of(keeper, "ip", &["-batch", "-"]), &lines)?;
         link::apply(self)
     }
 
@@ -233,7 +238,7 @@ impl Host {
             if !self.cgroup()?.is_alive() {
                 bail!("{} ended while it was starting", self.name);
             }
-            Ok(self.answers().then_some(()))
+            Ok(self.is_ready()?.then_some(()))
         })
         .with_context(says)?;
         if self.record.kind == Kind::Hypervisor {
@@ -243,6 +248,14 @@ impl Host {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether it can be logged into; over a link that carries nothing, whether it could be.
+    fn is_ready(&self) -> Result<bool> {
+        if link::get(self)?.carries_nothing() {
+            return Ok(self.run(&["systemctl", "is-active", "ssh"]).is_ok());
+        }
+        Ok(self.answers())
     }
 
     /// The end of what the host printed on its console.
@@ -284,10 +297,12 @@ impl Host {
         alive.ok_or_else(|| anyhow!("{} is not running", self.name))
     }
 
-    /// A path of the host, as this machine sees it. Symbolic links in it are not followed as the host would.
+    /// A path of the host, as this machine sees it. Links are followed in the host first: followed from here they would
+    /// lead to files of this machine.
     pub fn path(&self, path: &str) -> Result<PathBuf> {
         let leader = self.leader()?.as_raw_pid();
-        Ok(PathBuf::from(format!("/proc/{leader}/root")).join(path.trim_start_matches('/')))
+        let real = self.run(&["realpath", "--canonicalize-missing", path])?;
+        Ok(PathBuf::from(format!("/proc/{leader}/root")).join(real.trim_end_matches('\n').trim_start_matches('/')))
     }
 
     /// A command in the host, without SSH.
@@ -308,6 +323,7 @@ impl Host {
 
     /// Takes the power away.
     pub fn kill(&self) -> Result<()> {
+        let _lock = lock(&self.folder())?;
         self.cgroup()?.kill()?;
         let switch = self.lab.switch()?;
         self.ports().iter().try_for_each(|port| switch.unplug(port))

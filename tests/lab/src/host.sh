@@ -2,6 +2,7 @@
 # Holds the namespaces of one host and runs its system in them, again after each reboot. Runs in network and mount
 # namespaces of its own, with these in its environment:
 #   FOLDER   the host's folder: upper, work, disk.img, console
+#   ADDRESS  its address
 #   LOWER    the layers of its root filesystem, as overlayfs wants them
 #   DISK     where its data disk is mounted in it
 #   MACHINE  a name for nspawn that no other host on this machine has
@@ -28,6 +29,11 @@ boot_network() {
             *) ip link del "${link%@*}" 2>/dev/null || true ;;
         esac
     done
+    echo 0 >/proc/sys/net/ipv4/ip_forward
+    ip link set lo up
+    ip addr flush dev eth0
+    ip link set eth0 mtu 1500 up
+    ip addr add "$ADDRESS/24" dev eth0
     if ip link show dev eth1 >/dev/null 2>&1; then
         ip link add br0 type bridge forward_delay 0
         ip link set eth1 master br0 up

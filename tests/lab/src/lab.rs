@@ -3,18 +3,17 @@
 
 use std::{
     fs,
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
     thread,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cgroup::Cgroup,
     command::{command, run},
+    files::{lock, replace_file},
     host::{self, Host, Kind, Record},
     images, inventory, limits,
     network::{self, Subnet, Switch},
@@ -90,18 +89,24 @@ impl Lab {
 
     fn make(name: &str, folder: PathBuf, say: &(dyn Fn(&str) + Sync)) -> Result<Self> {
         // Whatever a lab of this name left behind, before a crash or a reboot of the machine.
+        if folder.join("hosts").exists() {
+            say("removing what is left of an earlier lab, whose switch is gone");
+        }
         sweep(name, &folder)?;
         network::check_free(name)?;
         let images = images::provide(say)?;
         let kvm = images::has_kvm(&images)?;
         let program = std::env::current_exe()?;
+        // A range is taken as soon as the switch has it, so nobody else may choose until then.
+        let _choice = lock(Path::new(ALL_LABS))?;
         let subnet = Subnet::unused()?;
         let lab = Self { name: name.to_owned(), settings: Settings { subnet: subnet.0, images, kvm, program }, folder };
         lab.make_operator_key()?;
         fs::create_dir_all(lab.folder.join("hosts"))?;
         host::write_keeper(&lab.folder)?;
-        fs::write(lab.folder.join("lab.json"), serde_json::to_vec_pretty(&lab.settings)?)?;
         Switch::start(&lab.cgroup()?, name, subnet)?;
+        // Last: a lab without it was never whole, and is begun anew.
+        replace_file(&lab.folder.join("lab.json"), &serde_json::to_vec_pretty(&lab.settings)?)?;
         Ok(lab)
     }
 
@@ -309,19 +314,11 @@ fn sweep(name: &str, folder: &Path) -> Result<()> {
 fn leave_if_last() -> Result<()> {
     let all = Path::new(ALL_LABS);
     let Ok(entries) = fs::read_dir(all) else { return Ok(()) };
-    if entries.filter_map(Result::ok).all(|entry| entry.file_name() == FORMER_LIMIT) {
+    if entries.filter_map(Result::ok).all(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
         limits::restore(&all.join(FORMER_LIMIT))?;
-        fs::remove_dir(all)?;
+        fs::remove_dir_all(all)?;
     }
     Ok(())
-}
-
-/// Waits for whoever else is changing this lab.
-fn lock(folder: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = rustix::fs::open(folder.join("lock"), flags, Mode::RUSR | Mode::WUSR)?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    files::{lock, replace_file},
     host::Host,
     keeper,
     network::{LAN, Switch},
@@ -23,6 +24,10 @@ pub struct LinkFault {
 }
 
 impl LinkFault {
+    pub(crate) fn carries_nothing(&self) -> bool {
+        self.cut || self.loss >= 100
+    }
+
     fn needs_wire(&self) -> bool {
         !self.delay.is_zero() || self.loss > 0
     }
@@ -40,7 +45,8 @@ pub(crate) fn set(host: &Host, fault: &LinkFault) -> Result<()> {
     if fault.loss > 100 {
         bail!("a loss of {}% is more than everything", fault.loss);
     }
-    fs::write(host.folder().join("link.json"), serde_json::to_vec(fault)?)?;
+    let _lock = lock(&host.folder())?;
+    replace_file(&host.folder().join("link.json"), &serde_json::to_vec(fault)?)?;
     apply(host)
 }
 
@@ -50,6 +56,12 @@ pub(crate) fn apply(host: &Host) -> Result<()> {
     let switch = host.lab.switch()?;
     remove(host)?;
     if host.keeper().is_err() {
+        if host.is_running() {
+            bail!(
+                "{} has lost the process that holds its network; `lab kill` and `lab start` bring it back",
+                host.name()
+            );
+        }
         return Ok(());
     }
     for port in host.ports() {

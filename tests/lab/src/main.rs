@@ -201,23 +201,24 @@ fn in_lab(lab: &Lab, verb: &Inside) -> Result<ExitCode> {
 }
 
 fn say(line: &str) {
-    eprintln!("lab: {line}");
+    // Whoever reads this may stop in the middle, and the lab goes on.
+    let _ = writeln!(std::io::stderr(), "lab: {line}");
 }
 
 fn up(name: &str, sizes: &Sizes) -> Result<()> {
     let lab = Lab::up(name, sizes.size(), &say)?;
     let count = lab.hosts()?.len();
     let accelerator = if lab.has_kvm() { "KVM" } else { "emulation, as KVM does not run guests here" };
-    println!(
-        "The lab {name} is up: {count} hosts in 10.86.{}.0/24, guests by {accelerator}.",
-        lab.subnet().operator().octets()[2]
-    );
-    println!("Inventory: {}", lab.folder().join("inventory.yaml").display());
+    let subnet = lab.subnet().operator().octets()[2];
+    let inventory = lab.folder().join("inventory.yaml");
+    let text = format!("The lab {name} is up: {count} hosts in 10.86.{subnet}.0/24, guests by {accelerator}.\n");
+    let _ = writeln!(std::io::stdout(), "{text}Inventory: {}", inventory.display());
     Ok(())
 }
 
-/// Takes the lab down whatever becomes of the command.
+/// Takes the lab down whatever becomes of the command; an interrupt is for the command, which ends by it.
 fn run_with(name: &str, sizes: &Sizes, command: &[String]) -> Result<ExitCode> {
+    etcdrun_lab::outlive_interrupts();
     let up = Lab::up(name, sizes.size(), &say);
     let result = up.and_then(|_| {
         let mut child = std::process::Command::new(&command[0]);

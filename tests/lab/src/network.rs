@@ -4,6 +4,7 @@
 use std::{
     fs,
     net::Ipv4Addr,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -49,7 +50,10 @@ pub(crate) struct Switch {
 impl Switch {
     /// The switch of a lab that is up.
     pub(crate) fn find(cgroup: &Cgroup) -> Result<Option<Self>> {
-        Ok(cgroup.child("switch").processes()?.first().map(|&pid| Self { pid }))
+        // Its process is in our own network for its first moments, and nobody may take that for the switch.
+        let own = fs::read_link("/proc/self/ns/net")?;
+        let is_elsewhere = |pid: &Pid| network_name(*pid).is_some_and(|name| name != own);
+        Ok(cgroup.child("switch").processes()?.into_iter().find(is_elsewhere).map(|pid| Self { pid }))
     }
 
     pub(crate) fn start(cgroup: &Cgroup, lab: &str, subnet: Subnet) -> Result<Self> {
@@ -114,6 +118,10 @@ impl Switch {
     pub(crate) fn namespace(&self) -> String {
         network_of(self.pid)
     }
+}
+
+fn network_name(pid: Pid) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{}/ns/net", pid.as_raw_pid())).ok()
 }
 
 fn network_of(pid: Pid) -> String {
