@@ -19,10 +19,15 @@ _started() {
 	_start=$1
 }
 
-# The folder of the run $1: in the home, or in /var/tmp, in a folder that must be our own.
+# The folder of the run $1: where an earlier runner made it, else in the home, else in /var/tmp, in a folder that
+# must be our own.
 _open_ledger() {
 	_ledger=${_places%:*}/$1
 	[ ! -d "$_ledger" ] || return 0
+	for _ledger in "${_places##*:}"-*/"$1"; do
+		if [ -d "$_ledger" ] && [ -O "$_ledger" ]; then return 0; fi
+	done
+	_ledger=${_places%:*}/$1
 	if mkdir -p "${_places%:*}" 2>/dev/null && mkdir -m 700 "$_ledger" 2>/dev/null; then
 		# What runs that never came to an end have left behind.
 		find "${_places%:*}" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} + 2>/dev/null
@@ -33,10 +38,10 @@ _open_ledger() {
 	_place=${_places##*:}-$(id -u)
 	_ledger=$_place/$1
 	{ mkdir -m 700 "$_place" || [ "$(stat -c %u "$_place")" = "$(id -u)" ]; } 2>/dev/null || return 1
-	mkdir -p "$_ledger" 2>/dev/null
+	mkdir -m 700 "$_ledger" 2>/dev/null || [ -d "$_ledger" ]
 }
 
-# Sets _todo for the step NAME of the run RUN: run, wait, collect, doubt or fail. SINCE is how many seconds
+# Sets _todo for the step NAME of the run RUN: run, wait, collect, doubt, full or fail. SINCE is how many seconds
 # ago it was sent for the first time, or empty if this is the first time.
 # _enter RUN NAME SINCE
 _enter() {
@@ -53,9 +58,14 @@ _enter() {
 		fi
 	fi
 	set -C
-	if { printf '%s %s %s %s\n' "$_boot" $$ "$_start" "$_nonce" >"$_entry.intent"; } 2>/dev/null; then
+	# Not `:`, whose failure would end the shell.
+	if { printf '' >"$_entry.intent"; } 2>/dev/null; then
 		set +C
 		_todo=run
+		{ printf '%s %s %s %s\n' "$_boot" $$ "$_start" "$_nonce" >"$_entry.intent"; } 2>/dev/null && return 0
+		# The file is ours, but there is no room for what belongs in it.
+		rm -f "$_entry.intent"
+		_todo=full
 		return 0
 	fi
 	set +C
@@ -130,6 +140,10 @@ _recall() {
 		set -- "$1" stop
 		_text 'bool in_doubt' 1
 		_text fail 'it was started, and what became of it is not known'
+		;;
+	full)
+		_code=1
+		_text fail "there is no room on the disk of $_ledger, so nothing was run"
 		;;
 	*)
 		_code=1

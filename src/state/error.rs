@@ -11,6 +11,8 @@ pub enum StateError {
     Damaged { path: PathBuf, line: usize, problem: String },
     #[error("there is no run `{0}`")]
     NoRun(String),
+    #[error("there is no run that could be resumed")]
+    NothingUnfinished,
     #[error("`{0}` could be any of: {1}")]
     Ambiguous(String, String),
     #[error("run {0} is going on right now")]
@@ -37,7 +39,9 @@ impl StateError {
                 line - 1,
                 path.display()
             )),
-            Self::NoRun(_) | Self::Ambiguous(..) => Some("`etcdrun runs` lists them".to_owned()),
+            Self::NoRun(_) | Self::NothingUnfinished | Self::Ambiguous(..) => {
+                Some("`etcdrun runs` lists them".to_owned())
+            }
             Self::Running(_) => Some("wait for it, or end it".to_owned()),
             Self::NotResumable(..) => None,
         }

@@ -132,7 +132,7 @@ impl StateFolder {
                 return Ok(run);
             }
         }
-        Err(StateError::NoRun("that is unfinished".to_owned()))
+        Err(StateError::NothingUnfinished)
     }
 
     pub fn open(&self, id: &RunId) -> Result<StoredRun, StateError> {

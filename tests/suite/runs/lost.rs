@@ -162,10 +162,38 @@ fn a_detached_command_is_found_again() {
 
 #[test]
 fn a_command_whose_ledger_is_taken_away_ends_in_doubt_and_leaves_nothing_behind() {
-    let play = "- hosts: all\n  tasks:\n    - { name: Careless, shell: 'echo said; rm -rf ~/.etcdrun/runs' }\n";
-    let bench = Bench::new(1, play);
+    // The second one ends the shell that would have written down how it ended.
+    for command in ["echo said; rm -rf ~/.etcdrun/runs", "kill -9 $PPID"] {
+        ends_in_doubt(command);
+    }
+}
+
+fn ends_in_doubt(command: &str) {
+    let bench = Bench::new(1, &format!("- hosts: all\n  tasks:\n    - {{ name: Careless, shell: '{command}' }}\n"));
     let said = bench.folder.run(&["playbook", "site.yaml", "-v"]);
     assert_eq!(said.code, 2, "{}\n{}", said.stdout, said.stderr);
     assert!(said.stdout.contains("what became of it is not known"), "{}", said.stdout);
     assert!(!bench.sshd.sessions().into_iter().any(|pid| name_of(pid).trim() == "sh"), "no shell waits for ever");
+}
+
+#[test]
+fn a_ledger_is_found_where_it_was_begun_although_the_home_can_be_written_now() {
+    let (bench, mut child) = {
+        let bench = Bench::new(1, PLAY);
+        // A file where the folder should be: the ledger goes to /var/tmp.
+        std::fs::write(bench.sshd.path(".etcdrun"), "").unwrap();
+        let child = bench.folder.command(&["playbook", "site.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
+        wait_for(&bench.folder.path("work/count"));
+        (bench, child)
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_file(bench.sshd.path(".etcdrun")).unwrap();
+    bench.folder.write("work/go", "");
+    let said = bench.folder.run(&["resume"]);
+    for folder in ["/var/tmp/etcdrun-runs-0", "/var/tmp/etcdrun-locks-0"] {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    said.ends(0);
+    assert_ran_once(&bench);
 }
