@@ -308,7 +308,8 @@ impl Host {
     /// A command in the host, without SSH.
     pub fn command(&self, words: &[&str]) -> Result<Command> {
         let leader = self.leader()?.as_raw_pid().to_string();
-        let enter = ["--target", &leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"];
+        let enter =
+            ["--target", &leader, "--root", "--wd", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"];
         let mut command = command("nsenter", enter.iter().chain(words));
         command
             .env_clear()
