@@ -1,9 +1,11 @@
 //! Files that several processes of the lab share.
 
-use std::{fs, io, os::fd::OwnedFd, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io, os::fd::OwnedFd, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat};
+
+use crate::wait;
 
 /// Waits for whoever else is changing what is in this folder, which may be taken away and made anew meanwhile.
 pub(crate) fn lock(folder: &Path) -> Result<OwnedFd> {
@@ -27,4 +29,16 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text)?;
     Ok(fs::rename(new, path)?)
+}
+
+/// Removes a folder into which a child of a start that was killed may still be writing.
+pub(crate) fn remove_folder(path: &Path) -> Result<()> {
+    wait::until(&format!("{} can be removed", path.display()), Duration::from_secs(10), || {
+        match fs::remove_dir_all(path) {
+            Ok(()) => Ok(Some(())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(())),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    })
 }

@@ -19,7 +19,7 @@ use crate::{
     Lab,
     cgroup::Cgroup,
     command::{command, run},
-    files::{lock, replace_file},
+    files::{lock, remove_folder, replace_file},
     keeper, link, wait,
 };
 
@@ -338,7 +338,7 @@ impl Host {
         // Its name and number may be taken again as soon as the folder is out of the way, and not before.
         let gone = self.folder().with_file_name(format!(".{}-{}", self.name, std::process::id()));
         fs::rename(self.folder(), &gone)?;
-        fs::remove_dir_all(&gone).with_context(|| format!("could not remove {}", gone.display()))
+        remove_folder(&gone)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cgroup::Cgroup,
     command::{command, run},
-    files::{lock, replace_file},
+    files::{lock, remove_folder, replace_file},
     host::{self, Host, Kind, Record},
     images, inventory, limits,
     network::{self, Subnet, Switch},
@@ -201,7 +201,7 @@ impl Lab {
         inventory::remove(name)?;
         sweep(name, &folder)?;
         if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
+            remove_folder(&folder)?;
         }
         leave_if_last()
     }
@@ -304,8 +304,11 @@ fn sweep(name: &str, folder: &Path) -> Result<()> {
             continue;
         }
         let path = entry.path();
-        let removed = if entry.file_type()?.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        removed.with_context(|| format!("could not remove {}", path.display()))?;
+        if entry.file_type()?.is_dir() {
+            remove_folder(&path)?;
+        } else {
+            fs::remove_file(&path).with_context(|| format!("could not remove {}", path.display()))?;
+        }
     }
     Ok(())
 }
