@@ -83,6 +83,10 @@ impl Scheduler {
     fn foresee(&self, index: NodeIndex, behind: usize, chain: &[NodeIndex]) -> Foreseen {
         let graph = &self.context.graph;
         let node = graph.node(index);
+        // An exec that has failed meanwhile still has it, and is about to give it back.
+        if self.claimed[index.index()] {
+            return Foreseen::Apart;
+        }
         match decide(graph, &self.fates, index) {
             // The start of a play is told before anything in it.
             Decision::End(fate) if fate.status.satisfies() && node.kind != NodeKind::PlayStart => Foreseen::Ends(fate),

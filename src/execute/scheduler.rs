@@ -38,7 +38,7 @@ pub(super) struct Scheduler {
     /// What each running task is about.
     started: HashMap<tokio::task::Id, Started>,
     /// Nodes that a running task has, and will run or hand back.
-    claimed: Vec<bool>,
+    pub(super) claimed: Vec<bool>,
     /// What running tasks say of their nodes.
     sender: UnboundedSender<Finished>,
     receiver: UnboundedReceiver<Finished>,

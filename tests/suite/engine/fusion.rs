@@ -529,3 +529,26 @@ fn a_task_that_cannot_be_sent_fails_in_its_turn() {
     assert_eq!((bench.read("log").as_str(), report.execs()), ("before\n", 1));
     assert!(report.message("Nul").contains("NUL byte"), "{}", report.message("Nul"));
 }
+
+/// The exec in which the block failed still has `After` when the rescue starts; the rescue must not take it along.
+#[test]
+fn what_a_failed_exec_has_not_run_is_run_once() {
+    let bench = Bench::new(8);
+    let report = bench.run(
+        r#"
+- hosts: all
+  tasks:
+    - block:
+        - { name: Breaks, command: "false" }
+      rescue:
+        - { name: Mend, command: "true" }
+    - { name: After, shell: "echo x >>DIR/{{ inventory_hostname }}" }
+    - { name: Last, command: "true" }
+"#,
+    );
+    assert_eq!(report.result, RunResult::Success, "{:#?}", report.events);
+    for n in 1..=8 {
+        assert_eq!(bench.read(&format!("h{n}")), "x\n");
+        assert_eq!(story(&report, &format!("h{n}")).iter().filter(|line| *line == "start After").count(), 1);
+    }
+}
