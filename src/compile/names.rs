@@ -19,8 +19,17 @@ use crate::{
 };
 
 /// Names the engine adds for every task. `execute` provides them.
-pub(crate) const SPECIAL_NAMES: &[&str] =
-    &["hostvars", "play_hosts", "ansible_play_hosts", "ansible_check_mode", "role_name", "playbook_dir", "omit"];
+pub(crate) const SPECIAL_NAMES: &[&str] = &[
+    "hostvars",
+    "play_hosts",
+    "ansible_play_hosts",
+    "ansible_check_mode",
+    "ansible_failed_task",
+    "ansible_failed_result",
+    "role_name",
+    "playbook_dir",
+    "omit",
+];
 
 /// What every result has, whatever the module.
 const RESULT_FIELDS: &[&str] =

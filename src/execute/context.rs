@@ -126,12 +126,12 @@ impl Context {
         Scope::new(layers)
     }
 
-    pub(super) fn info(&self, index: NodeIndex, host: HostId, task: &Task) -> Arc<NodeInfo> {
+    pub(super) fn info(self: &Arc<Self>, index: NodeIndex, host: HostId, task: &Task) -> Arc<NodeInfo> {
         let node = self.graph.node(index);
         Arc::new(NodeInfo {
             id: self.graph.id(index).into(),
             play: self.graph.play(node.play).name.clone(),
-            task: task.name.as_str().into(),
+            task: self.title(node.play, host, task),
             role: task.role.as_ref().map(|role| role.name.clone()),
             module: task.module.name,
             host: self.graph.host(host).clone(),
@@ -139,6 +139,16 @@ impl Context {
             place: self.place(task),
             handler: node.kind == NodeKind::Handler,
         })
+    }
+
+    /// A task's name, rendered. As written where it uses what is not known, such as a loop's item: a name must
+    /// not fail a task.
+    fn title(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task) -> Arc<str> {
+        if !task.name.contains("{{") {
+            return task.name.as_str().into();
+        }
+        let rendered = self.engine.render_str(&task.name, task.span, &self.scope(play, host, task));
+        rendered.map_or_else(|_| task.name.as_str().into(), Into::into)
     }
 
     /// Waits, unless the run is interrupted before or meanwhile; says whether it may go on.

@@ -65,6 +65,14 @@ impl Hosts {
         self.keep_facts(task, hosts, outcome);
     }
 
+    /// What a rescue can ask: which task failed, and how.
+    pub(super) fn keep_failure(&self, task: &str, hosts: &[HostId], outcome: &Outcome) {
+        for &host in hosts {
+            self.remember(host, "ansible_failed_task", serde_json::json!({ "name": task }));
+            self.remember(host, "ansible_failed_result", outcome.to_value());
+        }
+    }
+
     pub(super) fn keep_facts(&self, task: &Task, hosts: &[HostId], outcome: &Outcome) {
         let Some(facts) = outcome.data.get("facts").filter(|_| !outcome.failed) else { return };
         for &host in hosts {
@@ -78,13 +86,12 @@ impl Hosts {
         }
     }
 
-    /// As a result of an earlier run: also what the items of a loop have set.
-    pub(super) fn restore(&self, task: &Task, hosts: &[HostId], outcome: &Outcome) {
+    /// What the items of a loop have set in an earlier run.
+    pub(super) fn restore_items(&self, task: &Task, hosts: &[HostId], outcome: &Outcome) {
         let items = outcome.data.get("results").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for facts in items.iter().filter(|item| item["failed"] != true).filter_map(|item| item.get("facts")) {
             self.keep_facts(task, hosts, &Outcome::ok().with("facts", facts.clone()));
         }
-        self.register(task, hosts, outcome);
     }
 
     /// Ends all connections and removes what was staged on the hosts; also what they remember, if `forget`.

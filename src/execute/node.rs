@@ -362,7 +362,7 @@ impl NodeRun {
             }
         };
         let (outcome, status) = self.as_resumed(outcome, status);
-        self.remember(&outcome);
+        self.remember(&outcome, status);
         if halts != Some(Halt::Unrecorded) {
             self.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
         }
@@ -386,8 +386,17 @@ impl NodeRun {
         }
     }
 
-    fn remember(&self, outcome: &Outcome) {
+    fn remember(&self, outcome: &Outcome, status: Status) {
         self.context.hosts.register(&self.task, &self.hosts, outcome);
+        if status == Status::Rescued {
+            self.context.hosts.keep_failure(&self.info.task, &self.hosts, outcome);
+        }
+    }
+
+    /// The same, for a result of an earlier process.
+    pub(super) fn restore(&self, outcome: &Outcome, status: Status) {
+        self.context.hosts.restore_items(&self.task, &self.hosts, outcome);
+        self.remember(outcome, status);
     }
 
     pub(super) fn sets_facts(&self) -> bool {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     model::{Disruption, Effects, EventKind, Outcome, Status, Value},
     remote::{Entry, IN_DOUBT, LOCK_LOST, Payload, RemoteError, Segment, Session, Step},
-    state::Settled,
+    state::{Done, Settled},
 };
 
 const UPTIME: &str = include_str!("uptime.sh");
@@ -134,14 +134,25 @@ impl NodeRun {
     }
 
     pub(super) fn settled(&self, outcome: &Outcome, status: Status, doubt: bool, seconds: f64) {
-        let leaves = self.task.register.is_some() || matches!(self.task.module.name, "facts" | "set_fact");
+        let sets = matches!(self.task.module.name, "facts" | "set_fact");
+        let leaves = self.task.register.is_some() || sets || status == Status::Rescued;
         let left = leaves.then_some(outcome);
         let how = Settled { status, changed: outcome.changed, doubt, seconds, left };
         self.context.recorder.settled(self.index.index(), &self.info.id, how);
     }
 
+    /// Takes over what the node left behind in an earlier process.
+    pub(super) fn inherit(&self, done: &Done) {
+        if let Some(left) = &done.left {
+            self.restore(left, done.status);
+        }
+        if self.task.effects.opaque {
+            self.inherit_ledger();
+        }
+    }
+
     /// An earlier process has left a ledger where this node ran; it goes away with those of this one.
-    pub(super) fn inherit_ledger(&self) {
+    fn inherit_ledger(&self) {
         let scope = self.context.scope(self.play, self.host, &self.task);
         // Where it ran may depend on more than is known now. Then hosts tidy up by themselves, later.
         if let Ok(session) = self.session(&scope) {

@@ -200,12 +200,8 @@ impl Scheduler {
     fn restore(&mut self, index: NodeIndex, hosts: Vec<HostId>) {
         let recorder = self.context.recorder.clone();
         let Some(done) = recorder.past(index.index()).and_then(|past| past.done.as_ref()) else { return };
-        if let (Some(task), Some(left)) = (self.context.graph.task_of(index), &done.left) {
-            self.context.hosts.restore(task, &hosts, left);
-        }
-        let is_raw = self.context.graph.task_of(index).is_some_and(|task| task.effects.opaque);
-        if let (true, Some(node)) = (is_raw, NodeRun::new(&self.context, index, hosts.clone())) {
-            node.inherit_ledger();
+        if let Some(node) = NodeRun::new(&self.context, index, hosts.clone()) {
+            node.inherit(done);
         }
         self.finished(Finished { index, hosts, status: done.status, changed: done.changed, halts: None });
     }

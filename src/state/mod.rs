@@ -31,7 +31,7 @@ pub use error::StateError;
 pub use folder::StateFolder;
 pub use journal::Journal;
 pub use operator::Operator;
-pub use past::{NodePast, Past};
+pub use past::{Done, NodePast, Past};
 pub use read::{Line, ReadJournal, read_journal};
 pub use record::{NodeKey, Record};
 pub use recorder::{Recorder, Settled};

@@ -200,6 +200,31 @@ fn blocks_rescue_and_always() {
 }
 
 #[test]
+fn names_of_tasks_are_rendered_and_a_rescue_knows_what_failed() {
+    let bench = Bench::new(1);
+    let report = bench.run(
+        r#"
+- hosts: all
+  vars: { what: disks }
+  tasks:
+    - block:
+        - name: Look at {{ what }} of {{ inventory_hostname }}
+          command: sh -c "exit 7"
+      rescue:
+        - name: "{{ ansible_failed_task.name }} ended with {{ ansible_failed_result.rc }}"
+          command: "true"
+    - name: Each {{ item }}
+      command: "true"
+      loop: [1]
+"#,
+    );
+    assert_eq!(
+        report.lines(),
+        ["rescued h1 Look at disks of h1", "changed h1 Look at disks of h1 ended with 7", "changed h1 Each {{ item }}"]
+    );
+}
+
+#[test]
 fn a_rescue_that_fails_still_runs_always_and_fails_the_host() {
     let bench = Bench::new(1);
     let report = bench.run(

@@ -19,7 +19,7 @@ const PLAY: &str = r#"
       block:
         - { name: Inside, shell: "echo x >>{{ home }}/inside; exit 3" }
       rescue:
-        - { name: Rescue, command: "sh -c 'echo x >>{{ home }}/rescue'" }
+        - { name: Rescue, command: "sh -c 'echo {{ ansible_failed_result.rc }} >>{{ home }}/rescue'" }
       always:
         - { name: Always, shell: "echo x >>{{ home }}/always" }
     - { name: Line, line_in_file: { path: "{{ home }}/settings", line: "two" }, notify: Restart }
