@@ -44,7 +44,9 @@ pub(super) struct Scheduler {
     receiver: UnboundedReceiver<Finished>,
     busy: Busy,
     /// Handlers that something changed has asked for, by play and host.
-    notified: HashSet<(PlayIndex, HostId, TaskIndex)>,
+    notified: HashSet<Notice>,
+    /// Handlers that are to run in an exec that has begun. Who notifies one of them has nothing more to ask for.
+    promised: HashSet<Notice>,
     /// Plays that must not go on, with the node whose fault it is.
     aborted: HashMap<PlayIndex, NodeIndex>,
     lost_hosts: HashMap<PlayIndex, HashSet<HostId>>,
@@ -90,6 +92,7 @@ impl Scheduler {
             started: HashMap::new(),
             busy: Busy::default(),
             notified: HashSet::new(),
+            promised: HashSet::new(),
             aborted: HashMap::new(),
             lost_hosts: HashMap::new(),
             unreachable: HashMap::new(),
@@ -310,6 +313,7 @@ impl Scheduler {
         self.claimed[index.index()] = true;
         if let Some(notice) = notice(self.context.graph.node(index)) {
             self.notified.remove(&notice);
+            self.promised.insert(notice);
         }
     }
 
@@ -318,7 +322,10 @@ impl Scheduler {
         if !std::mem::take(&mut self.claimed[index.index()]) {
             return;
         }
-        self.notified.extend(notice(self.context.graph.node(index)));
+        if let Some(notice) = notice(self.context.graph.node(index)) {
+            self.promised.remove(&notice);
+            self.notified.insert(notice);
+        }
         if self.waiting[index.index()] == 0 {
             self.ready.push_back(index);
         }
@@ -365,7 +372,8 @@ impl Scheduler {
         let play = graph.node(finished.index).play;
         let handlers = graph.node(finished.index).task.and_then(|task| graph.notifies.get(&task));
         for handler in handlers.into_iter().flatten() {
-            self.notified.extend(finished.hosts.iter().map(|host| (play, *host, *handler)));
+            let notices = finished.hosts.iter().map(|host| (play, *host, *handler));
+            self.notified.extend(notices.filter(|notice| !self.promised.contains(notice)));
         }
     }
 
@@ -431,6 +439,9 @@ impl Scheduler {
 
     fn end_quietly(&mut self, index: NodeIndex, fate: Fate) {
         self.fates[index.index()] = Some(fate);
+        if let Some(notice) = notice(self.context.graph.node(index)).filter(|_| self.claimed[index.index()]) {
+            self.promised.remove(&notice);
+        }
         let graph = self.context.graph.clone();
         for (successor, _) in graph.successors(index) {
             let waiting = &mut self.waiting[successor.index()];
@@ -443,6 +454,8 @@ impl Scheduler {
 }
 
 /// How a handler is notified: by play, host and task.
-fn notice(node: &Node) -> Option<(PlayIndex, HostId, TaskIndex)> {
+type Notice = (PlayIndex, HostId, TaskIndex);
+
+fn notice(node: &Node) -> Option<Notice> {
     (node.kind == NodeKind::Handler).then_some((node.play, node.host?, node.task?))
 }

@@ -3,3 +3,4 @@
 mod basics;
 mod faults;
 mod fusion;
+mod laws;
