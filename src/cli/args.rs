@@ -150,7 +150,7 @@ pub struct RunArgs {
     pub state_dir: Option<PathBuf>,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     text.parse::<Seconds>().map(|seconds| seconds.0).map_err(|error| error.to_string())
 }
 

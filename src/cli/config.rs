@@ -50,6 +50,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("plain", "clean lines instead of progress bars; false"),
     ("color", "auto, always or never; auto"),
     ("state_dir", "the folder to keep runs in; .etcdrun beside the inventory"),
+    ("lock_dir", "the folder on hosts to keep locks in, the same for all operators; /var/tmp/etcdrun-locks"),
 ];
 
 /// What the configuration says; `None` where it says nothing.
@@ -75,6 +76,7 @@ pub struct Settings {
     #[serde(skip)]
     pub color: Option<ColorChoice>,
     pub state_dir: Option<PathBuf>,
+    pub lock_dir: Option<String>,
 }
 
 /// A value as it was given; variables are always text.
@@ -173,6 +175,7 @@ impl Settings {
             "plain" => self.plain = given.flag()?,
             "color" => self.color = Some(given.color()?),
             "state_dir" => self.state_dir = Some(path(given)?),
+            "lock_dir" => self.lock_dir = Some(given.absolute()?),
             _ => return Err("is unknown".to_owned()),
         }
         Ok(())
@@ -207,6 +210,13 @@ impl Given {
             Self::Text(text) => Ok(text),
             _ => Err("takes a string".to_owned()),
         }
+    }
+
+    /// A path on hosts.
+    fn absolute(self) -> Result<String, String> {
+        let text = self.text()?;
+        let is_plain = text.starts_with('/') && !text.chars().any(char::is_control);
+        is_plain.then_some(text).ok_or_else(|| "takes an absolute path".to_owned())
     }
 
     fn list(self, separator: char) -> Result<Vec<String>, String> {

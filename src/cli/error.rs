@@ -16,6 +16,9 @@ pub enum CliError {
     /// A problem of the command line itself.
     #[error("{message}")]
     Usage { message: String, help: Option<String> },
+    /// Somebody has the lock, or may have.
+    #[error("{message}")]
+    Locked { message: String, help: String },
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
@@ -40,7 +43,7 @@ impl CliError {
         match self {
             Self::Input(_) | Self::Usage { .. } => Exit::BadInput,
             Self::Interrupted => Exit::Interrupted,
-            Self::State(StateError::Running(_)) => Exit::LockHeld,
+            Self::Locked { .. } | Self::State(StateError::Running(_)) => Exit::LockHeld,
             Self::State(StateError::Disk { .. } | StateError::Damaged { .. }) => Exit::Unexpected,
             Self::State(_) => Exit::BadInput,
             // Whoever closed the pipe has seen enough; that is no failure.

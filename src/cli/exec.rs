@@ -29,7 +29,7 @@ const COMMANDS: [&str; 3] = ["command", "shell", "script"];
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  etcdrun exec all -- uptime\n  etcdrun exec 'hv[1-3]' -b --shell 'virsh list --all | grep running'\n  etcdrun exec members -m service -a 'name=etcd state=restarted'"
+    after_help = "Examples:\n  etcdrun exec all --read-only -- uptime\n  etcdrun exec 'hv[1-3]' -b --shell 'virsh list --all | grep running'\n  etcdrun exec members -m service -a 'name=etcd state=restarted'"
 )]
 pub struct ExecArgs {
     /// The hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection
@@ -50,6 +50,11 @@ pub struct ExecArgs {
     /// The module's arguments: key=value, a YAML or JSON mapping, or its free-form argument
     #[arg(short, long, value_name = "ARGS", conflicts_with_all = ["command", "shell"])]
     args: Option<String>,
+
+    /// Say that the command changes nothing: it takes no lock, so others may run at the same time, and it may be
+    /// run again if its result is lost
+    #[arg(long)]
+    read_only: bool,
 
     #[command(flatten)]
     inventory: InventoryArgs,
@@ -77,7 +82,10 @@ fn load(args: &ExecArgs, invocation: &Invocation) -> Result<(Input, Inventory, O
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory, invocation);
     let limit = input.limit(&args.inventory, &inventory);
-    let task = task(args, &mut input)?;
+    let mut task = task(args, &mut input)?;
+    if args.read_only {
+        task["changed_when"] = false.into();
+    }
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..run::load_options(invocation) };
     let play = json!([{ "name": "exec", "hosts": args.pattern, "tasks": [task] }]);
     let text = format!("{play:#}");
@@ -104,6 +112,10 @@ fn task(args: &ExecArgs, input: &mut Input) -> Result<Value, CliError> {
         }
     };
     let module = find_module(name)?;
+    if args.read_only && !COMMANDS.contains(&name) {
+        let message = format!("--read-only is for commands; `{name}` says itself what it changes");
+        return Err(CliError::usage_with_help(message, Some("use --check to change nothing".to_owned())));
+    }
     let value = match &args.args {
         Some(text) => module_args(module, text, input),
         None => Value::Null,

@@ -121,6 +121,7 @@ impl Invocation {
             _ if exit == Exit::Success => {}
             CliError::State(problem) => self.say_error(&problem.to_string(), problem.help().as_deref()),
             CliError::Usage { message, help } => self.say_error(message, help.as_deref()),
+            CliError::Locked { message, help } => self.say_error(message, Some(help)),
             other => self.say_error(&other.to_string(), None),
         }
         exit

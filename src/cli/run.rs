@@ -1,6 +1,11 @@
 //! Runs compiled graphs: asks for secrets, starts the reporter, minds signals, and waits.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -142,7 +147,8 @@ struct Runner<'a> {
 impl Runner<'_> {
     async fn run_all(&self, graphs: Vec<Graph>) -> Result<RunResult, CliError> {
         let quiet = Arc::new(QuietKeys::begin());
-        mind_signals(self.interrupt.clone(), self.screen.clone(), quiet.clone())?;
+        let left_behind = self.record.as_ref().map(|record| left_behind(&record.id));
+        mind_signals(self.interrupt.clone(), self.screen.clone(), quiet.clone(), left_behind)?;
         let mut result = Ok(RunResult::Success);
         for (number, graph) in graphs.into_iter().enumerate() {
             result = self.run_one(number, graph).await;
@@ -230,6 +236,7 @@ fn run_options(
             true => Locking::Look,
             false => Locking::Take(args.lock_timeout.unwrap_or_default()),
         },
+        lock_dir: settings.lock_dir.as_deref().map_or(defaults.lock_dir, Arc::from),
         ..defaults
     })
 }
@@ -321,8 +328,21 @@ impl Prompt for TerminalPrompt {
     }
 }
 
+/// What somebody has to know who leaves a run in the midst of it.
+fn left_behind(id: &RunId) -> String {
+    format!(
+        "left at once: what was under way on hosts goes on there, and they keep the locks of this run; \
+         `etcdrun resume {id}` goes on with it, `etcdrun unlock {id}` breaks its locks"
+    )
+}
+
 /// The first signal asks the run to stop at the next safe point, the second leaves at once.
-fn mind_signals(interrupt: Interrupt, screen: MultiProgress, quiet: Arc<QuietKeys>) -> io::Result<()> {
+fn mind_signals(
+    interrupt: Interrupt,
+    screen: MultiProgress,
+    quiet: Arc<QuietKeys>,
+    left_behind: Option<String>,
+) -> io::Result<()> {
     let mut keyboard = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::spawn(async move {
@@ -332,6 +352,9 @@ fn mind_signals(interrupt: Interrupt, screen: MultiProgress, quiet: Arc<QuietKey
         // Nothing more to be done if the terminal is gone too.
         let _ = screen.clear();
         quiet.end();
+        if let Some(text) = left_behind {
+            let _ = writeln!(io::stderr(), "etcdrun: {text}");
+        }
         std::process::exit(i32::from(Exit::Interrupted.code()));
     });
     Ok(())

@@ -1,33 +1,46 @@
-//! `etcdrun unlock ID`: breaks the locks of a run that will not come back.
+//! `etcdrun unlock ID`: breaks the locks of a run that will not come back, or must not go on.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs},
+    args::{ConnectionArgs, InventoryArgs, duration},
     input::{Input, Opening},
     record::state_folder,
     run::reach,
 };
 use crate::{
-    execute,
+    execute::{HostLocks, Unlocking},
+    inventory::HostId,
     report::MultiProgress,
     state::{RunState, StateError},
 };
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What that run has begun is not undone, and not ended. If it still runs, it notices before its next change, and stops."
+    after_help = "What that run has done is not undone. If it still runs, it notices before its next change, and stops; what it is at\nis awaited, or ended with --end."
 )]
 pub struct UnlockArgs {
     /// The run whose locks are broken; `etcdrun runs` lists those of this inventory
     id: String,
 
-    /// Break them although the run is going on
+    /// Break them although the run is going on, or nobody can tell, or hosts cannot be reached
     #[arg(long)]
     force: bool,
+
+    /// Wait so long for what the run is at on the hosts, in seconds or with a unit [default: 60]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    wait: Option<Duration>,
+
+    /// End what the run is at on the hosts, once the wait is over
+    #[arg(long)]
+    end: bool,
+
+    /// Look for the run in this folder [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
 
     #[command(flatten)]
     inventory: InventoryArgs,
@@ -35,6 +48,9 @@ pub struct UnlockArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 }
+
+/// How long a step may take to end by itself, unless told.
+const WAIT: Duration = Duration::from_secs(60);
 
 pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
@@ -48,43 +64,113 @@ pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError>
     };
     let (connector, options) = reach(&mut inventory, &args.connection, MultiProgress::new(), invocation)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let inventory = Arc::new(inventory);
-    let answers = runtime.block_on(execute::unlock(inventory, connector, options, &hosts, &id));
+    let unlocking = Unlocking::new(Arc::new(inventory), connector, options, &id);
+    let result = runtime.block_on(async {
+        let result = unlock(args, &unlocking, &hosts, &id, invocation).await;
+        unlocking.close().await;
+        result
+    });
     runtime.shutdown_background();
-    tell(&answers, &id, invocation)
+    result
 }
 
 /// The whole name. A run of somebody else is not in our state folder, and has to be named in full.
 fn run_id(args: &UnlockArgs, input: &Input, invocation: &Invocation) -> Result<String, CliError> {
-    match state_folder(None, &input.inventories, invocation).find(&args.id) {
-        Ok(run) if run.state == RunState::Running && !args.force => Err(CliError::usage_with_help(
-            format!("run {} is going on right now", run.id),
-            Some("end it first, or give --force".to_owned()),
-        )),
+    match state_folder(args.state_dir.as_deref(), &input.inventories, invocation).find(&args.id) {
+        Ok(run) if run.state == RunState::Running && !args.force => Err(is_going_on(&run.id.to_string())),
         Ok(run) => Ok(run.id.to_string()),
         Err(error @ StateError::Ambiguous(..)) => Err(error.into()),
         Err(_) => Ok(args.id.clone()),
     }
 }
 
-fn tell(answers: &[execute::Unlocked], id: &str, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut text = String::new();
-    for answer in answers {
-        match &answer.result {
-            Ok(0) => {}
-            Ok(count) => text += &format!("{}: {count} broken\n", answer.host),
-            Err(error) => text += &format!("{}: not asked: {error}\n", answer.host),
+fn is_going_on(id: &str) -> CliError {
+    CliError::Locked {
+        message: format!("run {id} is going on right now"),
+        help: "end it first, or give --force".to_owned(),
+    }
+}
+
+async fn unlock(
+    args: &UnlockArgs,
+    unlocking: &Unlocking,
+    hosts: &[HostId],
+    id: &str,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let found = unlocking.look(hosts).await;
+    let missed = describe_missed(&found);
+    if !args.force {
+        refuse_alive(&found, id)?;
+        if !missed.is_empty() {
+            let why = "what the run does there nobody can tell, so nothing was broken anywhere; --limit names the hosts to ask, --force leaves these out";
+            invocation.print(&format!("{missed}{why}\n"))?;
+            return Ok(Exit::Unreachable);
         }
     }
-    let broken = answers.iter().any(|answer| matches!(answer.result, Ok(1..)));
-    let missed = answers.iter().any(|answer| answer.result.is_err());
-    invocation.print(&text)?;
-    match (broken, missed) {
-        (_, true) => Ok(Exit::Unreachable),
-        (true, false) => Ok(Exit::Success),
-        (false, false) => Err(CliError::usage_with_help(
-            format!("no host has a lock of run {id}"),
-            Some("was the name given in full?".to_owned()),
-        )),
+    if !found.iter().any(HostLocks::has_locks) && missed.is_empty() {
+        let help = "was the name given in full?".to_owned();
+        return Err(CliError::usage_with_help(format!("no host has a lock of run {id}"), Some(help)));
     }
+    let broken = unlocking.break_all(&found, args.wait.unwrap_or(WAIT)).await;
+    let is_busy = broken.iter().any(|answer| !answer.busy().is_empty());
+    let mut text = missed.clone() + &describe_broken(&broken, args.end);
+    let mut unended = is_busy && !args.end;
+    if is_busy && args.end {
+        for (host, error) in unlocking.end(&broken).await {
+            text += &format!("{host}: cannot end it: {error}\n");
+            unended = true;
+        }
+    }
+    invocation.print(&text)?;
+    let failed = broken.iter().any(|answer| answer.result.is_err());
+    match (failed || !missed.is_empty(), unended) {
+        (true, _) => Ok(Exit::Unreachable),
+        (false, true) => Ok(Exit::LockHeld),
+        (false, false) => Ok(Exit::Success),
+    }
+}
+
+/// A run that goes on, or of which nobody here can tell, is not broken by accident.
+fn refuse_alive(found: &[HostLocks], id: &str) -> Result<(), CliError> {
+    for owner in found.iter().flat_map(HostLocks::owners) {
+        match owner.is_alive() {
+            Some(false) => {}
+            Some(true) => return Err(is_going_on(id)),
+            None => {
+                let (user, host, pid) = (&owner.user, &owner.host, owner.pid);
+                let message = format!(
+                    "run {id} was started by {user} on {host} (process {pid}), and nobody here can tell whether it still runs"
+                );
+                let help = "ask there; if it does not, give --force".to_owned();
+                return Err(CliError::Locked { message, help });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe_missed(found: &[HostLocks]) -> String {
+    let lines = found.iter().filter_map(|answer| {
+        answer.result.as_ref().err().map(|error| format!("{}: not asked: {error}\n", answer.host))
+    });
+    lines.collect()
+}
+
+fn describe_broken(broken: &[HostLocks], end: bool) -> String {
+    let line = |answer: &HostLocks| match &answer.result {
+        Err(error) => format!("{}: not broken: {error}\n", answer.host),
+        Ok(released) if released.busy.is_empty() => format!("{}: {} broken\n", answer.host, released.count),
+        Ok(released) => {
+            let pids: Vec<_> = released.busy.iter().map(ToString::to_string).collect();
+            let then = if end { "it is ended" } else { "it goes on to the end of its step; --end ends it" };
+            format!(
+                "{}: {} broken; process {} is still at work: {then}\n",
+                answer.host,
+                released.count,
+                pids.join(", ")
+            )
+        }
+    };
+    broken.iter().map(line).collect()
 }

@@ -4,14 +4,16 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{Interrupt, Locking, Run, hosts::Hosts, pending::Pending, specials::Specials, unpacked::Unpacked};
+use super::{
+    Interrupt, Locking, Run, hosts::Hosts, locks::Locks, pending::Pending, specials::Specials, unpacked::Unpacked,
+};
 use crate::{
     compile::{top_layers, written_layers},
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, ValueMap},
     playbook::{Place, Task},
-    remote::LinkOptions,
+    remote::{LOCK_FOLDER, LinkOptions},
     source::{Sources, Vars},
     state::Recorder,
     template::{Engine, Layer, Scope},
@@ -38,6 +40,8 @@ pub struct RunOptions {
     pub live_output: bool,
     pub extra_vars: Arc<Vars>,
     pub locking: Locking,
+    /// The folder on hosts that locks are kept in.
+    pub lock_dir: Arc<str>,
 }
 
 impl Default for RunOptions {
@@ -55,6 +59,7 @@ impl Default for RunOptions {
             live_output: false,
             extra_vars: Arc::default(),
             locking: Locking::None,
+            lock_dir: LOCK_FOLDER.into(),
         }
     }
 }
@@ -69,6 +74,7 @@ pub(super) struct Context {
     pub emitter: Emitter,
     pub interrupt: Interrupt,
     pub recorder: Recorder,
+    pub locks: Locks,
     unpacked: Unpacked,
 }
 
@@ -89,6 +95,7 @@ impl Context {
             emitter: run.emitter,
             interrupt: run.interrupt,
             recorder: run.recorder,
+            locks: Locks::default(),
             unpacked: Unpacked::default(),
         }
     }

@@ -1,12 +1,10 @@
-//! Which locks a run needs, and taking them before it begins.
+//! The locks of a run: taken before it begins, or when a host is first reached that did not answer then.
 //!
-//! A cluster is locked as a whole, because runs on two of its members share a quorum: on a majority of its
-//! members, and on their hypervisors. A hypervisor is shared, unless a task disrupts it. Any other host is
-//! its own lock.
+//! Nothing is changed on a host that has not granted its lock. Which locks that are is said in `wanted`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -14,13 +12,16 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Unlocked, context::Context};
+use super::{
+    context::Context,
+    hosts::lock,
+    node::{NodeRun, Trouble},
+    wanted::{Wanted, changes},
+};
 use crate::{
-    graph::Node,
-    inventory::{HostId, HostKind},
-    model::{Disruption, EventKind, RunResult},
-    playbook::Task,
-    remote::{Fence, LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session, Surroundings},
+    inventory::HostId,
+    model::{EventKind, Outcome, RunResult},
+    remote::{LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session, Surroundings},
     state::Operator,
 };
 
@@ -46,55 +47,58 @@ pub(super) enum Refused {
     Unreachable(String),
 }
 
-/// What is to be locked: who keeps which locks.
-struct Wanted {
-    keepers: BTreeMap<HostId, BTreeSet<LockName>>,
-    clusters: BTreeSet<String>,
-}
-
-/// Locks that are held, by the hosts that keep them.
+/// What is known of the locks of a run while it lasts.
 #[derive(Default)]
-pub(super) struct Held {
-    hosts: Vec<HostId>,
+pub(super) struct Locks {
+    wanted: OnceLock<Wanted>,
+    /// Who we are, in the same words everywhere.
+    about: OnceLock<String>,
+    held: Mutex<BTreeMap<HostId, BTreeSet<LockName>>>,
+    /// Hosts that may have a lock of ours: they granted it, or were lost while they did.
+    touched: Mutex<BTreeSet<HostId>>,
+    /// One at a time asks a host for a lock that it did not grant at first.
+    late: Mutex<HashMap<HostId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 type Answers = HashMap<HostId, Result<LockAnswer, RemoteError>>;
 
-pub(super) async fn take(context: &Arc<Context>) -> Result<Held, Refused> {
-    let wanted = wanted(context);
+pub(super) async fn take(context: &Arc<Context>) -> Result<(), Refused> {
     match context.options.locking {
-        Locking::None => Ok(Held::default()),
+        Locking::None => Ok(()),
         Locking::Look => {
-            let answers = ask(context, &wanted, true).await;
+            let answers = ask(context, &Wanted::by(context), true).await;
             for msg in holders(context, &answers) {
                 context.emitter.emit(EventKind::Warning { msg });
             }
-            Ok(Held::default())
+            Ok(())
         }
-        Locking::Take(patience) => take_all(context, &wanted, patience).await,
+        Locking::Take(patience) => {
+            let wanted = context.locks.wanted.get_or_init(|| Wanted::by(context));
+            take_all(context, wanted, patience).await
+        }
     }
 }
 
-async fn take_all(context: &Arc<Context>, wanted: &Wanted, patience: Duration) -> Result<Held, Refused> {
+/// All of them or none; waits for others, if it may.
+async fn take_all(context: &Arc<Context>, wanted: &Wanted, patience: Duration) -> Result<(), Refused> {
     let deadline = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
         let answers = ask(context, wanted, false).await;
-        let held = Held { hosts: answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(host, _)| *host).collect() };
         let others = holders(context, &answers);
         if others.is_empty() {
             return match enough(context, wanted, &answers) {
                 Ok(()) => {
-                    fence(context, &answers);
-                    Ok(held)
+                    keep(context, wanted, &answers);
+                    Ok(())
                 }
                 Err(why) => {
-                    held.release(context, Release::Only).await;
+                    release_new(context).await;
                     Err(Refused::Unreachable(why))
                 }
             };
         }
-        held.release(context, Release::Only).await;
+        release_new(context).await;
         if Instant::now() + pause > deadline {
             return Err(Refused::Held(others));
         }
@@ -121,118 +125,149 @@ impl Refused {
     }
 }
 
-impl Held {
-    pub(super) async fn release(&self, context: &Arc<Context>, how: Release) {
-        let run = &context.options.run_id;
-        let releasing = self.hosts.iter().map(|host| async move {
-            if let Err(error) = session(context, *host).release_locks(run, how).await {
-                let host = context.graph.host(*host);
-                let msg = format!("{host} still has the lock of this run ({error}); `etcdrun unlock {run}` removes it");
+impl From<Refused> for Trouble {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Held(messages) => Self::failed(format!("not run: {}", messages.join("; "))),
+            Refused::Interrupted => Self::failed("interrupted"),
+            Refused::Unreachable(msg) => Self::Unreachable { msg, hint: None },
+        }
+    }
+}
+
+impl NodeRun {
+    /// Makes sure that the host has granted its lock before anything is changed there. Most have, at the start.
+    /// `is_computed` for a target that nobody could know then.
+    pub(super) async fn hold(&self, host: HostId, is_computed: bool) -> Result<(), Trouble> {
+        let (context, locks) = (&self.context, &self.context.locks);
+        let Some(wanted) = locks.wanted.get().filter(|_| changes(&self.task)) else { return Ok(()) };
+        if !is_computed && lock(&locks.held).contains_key(&host) {
+            return Ok(());
+        }
+        let turn = lock(&locks.late).entry(host).or_default().clone();
+        let _turn = turn.lock().await;
+        let needed = match wanted.keepers.get(&host).filter(|_| !is_computed) {
+            Some(names) => Wanted { keepers: BTreeMap::from([(host, names.clone())]), clusters: BTreeSet::default() },
+            None => Wanted::by_task(&context.inventory, host, &self.task),
+        };
+        let missing = needed.without(&lock(&locks.held));
+        if missing.keepers.is_empty() {
+            return Ok(());
+        }
+        take_late(context, &missing, host).await
+    }
+}
+
+/// Takes locks in the midst of a run. Nobody waits here: two who did could wait for each other.
+async fn take_late(context: &Arc<Context>, missing: &Wanted, host: HostId) -> Result<(), Trouble> {
+    let answers = ask(context, missing, false).await;
+    let others = holders(context, &answers);
+    if !others.is_empty() {
+        release_new(context).await;
+        return Err(Refused::Held(others).into());
+    }
+    if let Some(Err(error)) = answers.get(&host) {
+        let error = error.clone();
+        release_new(context).await;
+        return Err(no_lock(context, host, error));
+    }
+    if let Err(why) = enough(context, missing, &answers) {
+        release_new(context).await;
+        return Err(Refused::Unreachable(why).into());
+    }
+    keep(context, missing, &answers);
+    Ok(())
+}
+
+fn no_lock(context: &Context, host: HostId, error: RemoteError) -> Trouble {
+    if error.is_unreachable() {
+        return error.into();
+    }
+    let host = context.graph.host(host);
+    let hint = error.hint().map(str::to_owned);
+    let msg = format!("{host} cannot keep the lock of this run, so nothing is changed there: {error}");
+    Trouble::Failed(Box::new(Outcome::failed(msg)), hint)
+}
+
+/// Releases everything that the run has, or may have, on hosts.
+pub(super) async fn release(context: &Arc<Context>, how: Release) {
+    let hosts = std::mem::take(&mut *lock(&context.locks.touched));
+    lock(&context.locks.held).clear();
+    release_on(context, hosts, how).await;
+}
+
+/// Releases what was just taken, in vain; what was held before stays.
+async fn release_new(context: &Arc<Context>) {
+    let new: BTreeSet<HostId> = {
+        let held = lock(&context.locks.held);
+        let mut touched = lock(&context.locks.touched);
+        let new = touched.iter().filter(|host| !held.contains_key(host)).copied().collect();
+        touched.retain(|host| held.contains_key(host));
+        new
+    };
+    release_on(context, new, Release::Only).await;
+}
+
+async fn release_on(context: &Arc<Context>, hosts: BTreeSet<HostId>, how: Release) {
+    let releasing = hosts.into_iter().map(|host| {
+        let context = context.clone();
+        async move {
+            let (run, place) = (&context.options.run_id, &context.options.lock_dir);
+            if let Err(error) = session(&context, host).release_locks(place, run, how).await {
+                let host = context.graph.host(host);
+                let msg =
+                    format!("{host} may still have the lock of this run ({error}); `etcdrun unlock {run}` removes it");
                 context.emitter.emit(EventKind::Warning { msg });
             }
-        });
-        stream::iter(releasing).buffer_unordered(context.options.forks.max(1)).collect::<Vec<()>>().await;
-    }
-}
-
-pub(super) async fn unlock(context: &Arc<Context>, hosts: &[HostId], run: &str) -> Vec<Unlocked> {
-    let breaking = hosts.iter().map(|host| async move {
-        let result = session(context, *host).release_locks(run, Release::Break).await;
-        Unlocked { host: context.graph.host(*host).clone(), result }
+        }
     });
-    let mut unlocked: Vec<Unlocked> =
-        stream::iter(breaking).buffer_unordered(context.options.forks.max(1)).collect().await;
-    unlocked.sort_by(|one, other| one.host.cmp(&other.host));
-    unlocked
-}
-
-/// Who keeps which lock, from what the tasks may change.
-fn wanted(context: &Context) -> Wanted {
-    let (graph, inventory) = (&context.graph, &context.inventory);
-    let mut wanted = Wanted { keepers: BTreeMap::new(), clusters: BTreeSet::new() };
-    for index in graph.work() {
-        let node: &Node = graph.node(index);
-        let Some(task) = graph.task_of(index).filter(|task| changes(task)) else { continue };
-        for target in node.target.map_or_else(|| graph.hosts_of(node), |target| vec![target]) {
-            let name = graph.host(target).as_str();
-            match &inventory.host_by_id(target).kind {
-                HostKind::Plain => wanted.add(target, "host", name, false),
-                HostKind::Hypervisor => {
-                    wanted.add(target, "hypervisor", name, task.effects.disrupts < Disruption::Yes);
-                }
-                HostKind::Member { cluster, .. } => drop(wanted.clusters.insert(cluster.to_string())),
-            }
-        }
-    }
-    for cluster in wanted.clusters.clone() {
-        for &member in inventory.cluster(&cluster).map_or(&[][..], |cluster| &cluster.members) {
-            wanted.add(member, "cluster", &cluster, false);
-            if let Some(hypervisor) = inventory.hypervisor_of(member) {
-                wanted.add(hypervisor.id, "cluster", &cluster, false);
-            }
-        }
-    }
-    wanted
-}
-
-impl Wanted {
-    /// An exclusive lock wins over a shared one of the same name.
-    fn add(&mut self, keeper: HostId, kind: &str, name: &str, shared: bool) {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-        let name: String = format!("{kind}-{name}").chars().map(plain).collect();
-        let locks = self.keepers.entry(keeper).or_default();
-        if shared && locks.contains(&LockName { name: name.clone(), shared: false }) {
-            return;
-        }
-        locks.remove(&LockName { name: name.clone(), shared: true });
-        locks.insert(LockName { name, shared });
-    }
-}
-
-/// Tasks that only look, or say that they change nothing, need no lock. Nor does what runs here.
-fn changes(task: &Task) -> bool {
-    let says_no = task.changed_when.iter().any(|condition| condition.value.trim() == "false");
-    let is_here = task.on.as_ref().is_some_and(|on| on.value == crate::playbook::On::Operator);
-    !(task.effects.read_only || (task.effects.opaque && says_no) || is_here)
+    stream::iter(releasing).buffer_unordered(context.options.forks.max(1)).collect::<Vec<()>>().await;
 }
 
 async fn ask(context: &Arc<Context>, wanted: &Wanted, look: bool) -> Answers {
-    let owner = LockOwner { run: context.options.run_id.clone(), about: about() };
-    let owner = &owner;
-    let asking = wanted.keepers.iter().map(|(host, names)| async move {
-        let names: Vec<_> = names.iter().cloned().collect();
-        (*host, session(context, *host).take_locks(&names, owner, look).await)
+    let options = &context.options;
+    let about = context.locks.about.get_or_init(about).clone();
+    let owner = Arc::new(LockOwner { run: options.run_id.clone(), about, place: options.lock_dir.clone() });
+    let asking = wanted.keepers.clone().into_iter().map(|(host, names)| {
+        let (context, owner) = (context.clone(), owner.clone());
+        async move {
+            let names: Vec<_> = names.into_iter().collect();
+            (host, session(&context, host).take_locks(&names, &owner, look).await)
+        }
     });
-    stream::iter(asking).buffer_unordered(context.options.forks.max(1)).collect().await
+    let answers: Answers = stream::iter(asking).buffer_unordered(options.forks.max(1)).collect().await;
+    if !look {
+        let may_have = |answer: &Result<_, RemoteError>| matches!(answer, Ok(_) | Err(RemoteError::Lost(_)));
+        let touched = answers.iter().filter(|(_, answer)| may_have(answer)).map(|(host, _)| *host);
+        lock(&context.locks.touched).extend(touched);
+    }
+    answers
 }
 
-/// Locks are those of root where tasks become another user, so that all who do so see the same ones.
-fn session(context: &Context, host: HostId) -> Session {
+/// Locks are those of root where tasks become another user, so that a run can always remove its own.
+pub(super) fn session(context: &Context, host: HostId) -> Session {
     let entry = context.inventory.host_by_id(host);
     let becomes = context.options.r#become || entry.r#become == Some(true);
     let surroundings = Surroundings { become_user: becomes.then(|| "root".into()), ..Surroundings::default() };
     context.hosts.link(&context.inventory, host).session(surroundings)
 }
 
-fn fence(context: &Context, answers: &Answers) {
+/// From now on these are held, and changes on the hosts need them.
+fn keep(context: &Context, wanted: &Wanted, answers: &Answers) {
+    let mut held = lock(&context.locks.held);
     for (host, answer) in answers {
-        let fences: Vec<Fence> = answer.iter().flat_map(|answer| answer.fences.clone()).collect();
-        context.hosts.link(&context.inventory, *host).set_fences(fences);
+        let (Ok(answer), Some(names)) = (answer, wanted.keepers.get(host)) else { continue };
+        held.entry(*host).or_default().extend(names.iter().cloned());
+        context.hosts.link(&context.inventory, *host).add_fences(&answer.fences);
     }
 }
 
 /// A cluster needs most of its members; or, where they do not answer, a hypervisor that knows of it.
 fn enough(context: &Context, wanted: &Wanted, answers: &Answers) -> Result<(), String> {
-    for (host, answer) in answers {
-        // A host that cannot be reached will say so itself.
-        if let Some(error) = answer.as_ref().err().filter(|error| !error.is_unreachable()) {
-            let msg = format!("{} keeps no lock, so nobody else is kept off: {error}", context.graph.host(*host));
-            context.emitter.emit(EventKind::Warning { msg });
-        }
-    }
     for cluster in &wanted.clusters {
         let members = context.inventory.cluster(cluster).map_or(&[][..], |cluster| &cluster.members);
-        let grants = |host: &HostId| answers.get(host).is_some_and(Result::is_ok);
+        let held = lock(&context.locks.held);
+        let grants = |host: &HostId| held.contains_key(host) || answers.get(host).is_some_and(Result::is_ok);
         let granted = members.iter().filter(|host| grants(host)).count();
         if granted * 2 > members.len() {
             continue;
@@ -262,9 +297,7 @@ fn holders(context: &Context, answers: &Answers) -> Vec<String> {
 
 fn describe(holder: &LockHolder, hosts: &BTreeSet<String>) -> String {
     let (kind, name) = holder.name.split_once('-').unwrap_or(("", &holder.name));
-    let about: Value = serde_json::from_str(&holder.about).unwrap_or_default();
-    let operator: Option<Operator> = serde_json::from_value(about["operator"].clone()).ok();
-    let since = about["since"].as_str().unwrap_or("an unknown time");
+    let (operator, since) = owner(&holder.about);
     let (who, alive) = match &operator {
         Some(it) => (format!("{}@{}, process {}", it.user, it.host, it.pid), it.is_alive()),
         None => ("somebody".to_owned(), None),
@@ -276,7 +309,9 @@ fn describe(holder: &LockHolder, hosts: &BTreeSet<String>) -> String {
             "that process is gone, so the run has crashed: `etcdrun resume {run}` goes on with it, `etcdrun unlock {run}` breaks its lock"
         ),
         None => {
-            format!("ask there whether it still runs; if not, `etcdrun resume {run}` there, or `etcdrun unlock {run}`")
+            format!(
+                "ask there whether it still runs; if not, `etcdrun resume {run}` there, or `etcdrun unlock {run} --force`"
+            )
         }
     };
     let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
@@ -287,4 +322,11 @@ fn describe(holder: &LockHolder, hosts: &BTreeSet<String>) -> String {
 fn about() -> String {
     let since = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%SZ").to_string();
     serde_json::json!({ "operator": Operator::me(), "since": since }).to_string()
+}
+
+/// What such a line says: who, and since when.
+pub(super) fn owner(about: &str) -> (Option<Operator>, String) {
+    let about: Value = serde_json::from_str(about).unwrap_or_default();
+    let since = about["since"].as_str().unwrap_or("an unknown time").to_owned();
+    (serde_json::from_value(about["operator"].clone()).ok(), since)
 }

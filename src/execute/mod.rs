@@ -27,8 +27,10 @@ mod segment;
 mod settle;
 mod specials;
 mod surroundings;
+mod unlock;
 mod unpacked;
 mod verdict;
+mod wanted;
 
 use std::sync::Arc;
 
@@ -36,12 +38,13 @@ pub use context::RunOptions;
 pub use interrupt::Interrupt;
 pub use locks::Locking;
 pub use observe::observe;
+pub use unlock::{HostLocks, Unlocking};
 
 use crate::{
     graph::Graph,
-    inventory::{HostId, Inventory},
-    model::{Emitter, HostName, RunResult},
-    remote::{Release, RemoteError},
+    inventory::Inventory,
+    model::{Emitter, RunResult},
+    remote::Release,
     source::Sources,
     ssh::Connector,
     state::Recorder,
@@ -63,44 +66,13 @@ pub struct Run {
 /// Runs the graph to its end, or to where it can go.
 pub async fn run(run: Run) -> RunResult {
     let context = Arc::new(context::Context::new(run));
-    let held = match locks::take(&context).await {
-        Ok(held) => held,
-        Err(refused) => return refused.tell(&context).await,
-    };
+    if let Err(refused) = locks::take(&context).await {
+        return refused.tell(&context).await;
+    }
     let result = scheduler::Scheduler::new(context.clone()).run().await;
     // What hosts remember of commands is of use until it is known here that all of them are done.
     let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
-    held.release(&context, if is_over { Release::AndForget } else { Release::Only }).await;
+    locks::release(&context, if is_over { Release::AndForget } else { Release::Only }).await;
     context.hosts.close(is_over).await;
     result
-}
-
-/// What came of breaking the locks of a run on one host: how many there were.
-pub struct Unlocked {
-    pub host: HostName,
-    pub result: Result<u64, RemoteError>,
-}
-
-/// Breaks the locks of a run on these hosts.
-pub async fn unlock(
-    inventory: Arc<Inventory>,
-    connector: Connector,
-    options: RunOptions,
-    hosts: &[HostId],
-    run_id: &str,
-) -> Vec<Unlocked> {
-    let nothing = Run {
-        graph: Arc::new(Graph { hosts: inventory.hosts().map(|host| host.name.clone()).collect(), ..Graph::default() }),
-        inventory,
-        sources: Arc::default(),
-        connector,
-        options,
-        emitter: Emitter::silent(),
-        interrupt: Interrupt::default(),
-        recorder: Recorder::none(),
-    };
-    let context = Arc::new(context::Context::new(nothing));
-    let unlocked = locks::unlock(&context, hosts, run_id).await;
-    context.hosts.close(false).await;
-    unlocked
 }

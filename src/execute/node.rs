@@ -72,10 +72,11 @@ impl From<RemoteError> for Trouble {
     fn from(error: RemoteError) -> Self {
         let hint = error.hint().map(str::to_owned);
         let msg = error.to_string();
-        if error.is_unreachable() {
-            return Self::Unreachable { msg, hint };
+        match error {
+            RemoteError::LockLost(_) => Self::Unlocked(Box::new(Outcome::failed(msg))),
+            _ if error.is_unreachable() => Self::Unreachable { msg, hint },
+            _ => Self::Failed(Box::new(Outcome::failed(msg)), hint),
         }
-        Self::Failed(Box::new(Outcome::failed(msg)), hint)
     }
 }
 
@@ -243,6 +244,7 @@ impl NodeRun {
     async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
         let Built { effects, action, check_mode } = self.build(scope)?;
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
+            self.hold_target(scope).await?;
             self.intend().await?;
         }
         match action {
@@ -255,12 +257,12 @@ impl NodeRun {
                 }
             }
             Action::Engine(action) => {
-                let session = Arc::new(self.session(scope)?);
+                let fenced = self.can_change(&effects, check_mode);
+                let session = Arc::new(Session { fenced, ..self.session(scope)? });
                 if self.has_rebooted(&session, &effects).await? {
                     return Ok(Outcome::changed().with("rebooted", true));
                 }
                 let entry = self.entry(&effects, check_mode);
-                let fenced = self.can_change(&effects, check_mode);
                 let context = ActionContext { session, check_mode, timeout: self.task.timeout, entry, fenced };
                 self.within_limit(action.run(&context)).await.and_then(known)
             }

@@ -57,11 +57,11 @@ pub(super) async fn run(errand: Errand) {
 
 async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
     let Draft { nodes, steps, session, .. } = draft;
-    let unrecorded = record(&nodes).await.err();
+    let unready = make_ready(&nodes).await.err();
     let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
-    let result = match (session, unrecorded) {
+    let result = match (session, unready) {
         (Some(_), Some(trouble)) => Err(trouble),
         (Some(session), None) => send(&session, steps, &course, stop).await.map_err(Trouble::from),
         (None, _) => Ok(()),
@@ -69,8 +69,12 @@ async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: Un
     lock(&course.0).end(result);
 }
 
-/// Puts on record what is about to change, all at once.
-async fn record(nodes: &VecDeque<Prepared>) -> Result<(), Trouble> {
+/// Makes sure of the lock, and puts on record what is about to change, all at once.
+async fn make_ready(nodes: &VecDeque<Prepared>) -> Result<(), Trouble> {
+    // All of them have the same target.
+    if let Some(first) = nodes.iter().find(|node| node.changes) {
+        first.run.hold_known_target().await?;
+    }
     let intents = nodes.iter().filter(|node| node.changes).map(|node| node.run.intend());
     futures_util::future::try_join_all(intents).await.map(drop)
 }

@@ -32,7 +32,8 @@ kind_now() {
 make_directory() {
     above=${1%/*}
     if [ "$above" ] && [ ! -d "$above" ]; then make_directory "$above"; fi
-    mutate mkdir "$1" || fail "cannot make the directory $1"
+    # Another host of this inventory may be the same machine, and make it at this very moment.
+    mutate mkdir "$1" || [ -d "$1" ] || fail "cannot make the directory $1"
     if [ -z "$CHECK" ]; then apply_attributes "$1" ''; fi
 }
 

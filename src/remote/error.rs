@@ -69,7 +69,10 @@ pub enum RemoteError {
     /// A file did not get across.
     #[error("{0}")]
     Transfer(Trouble),
-    /// A job could not be started, asked or forgotten.
+    /// The lock of the run was broken; nothing was run.
+    #[error("{0}")]
+    LockLost(Trouble),
+    /// A job could not be started, asked or forgotten; or a lock.
     #[error("{0}")]
     Job(Trouble),
 }
@@ -84,6 +87,7 @@ impl RemoteError {
             | Self::Protocol(trouble)
             | Self::Exposed(trouble)
             | Self::Transfer(trouble)
+            | Self::LockLost(trouble)
             | Self::Job(trouble) => trouble.hint.as_deref(),
             Self::TimedOut(_) => None,
         }

@@ -1,8 +1,11 @@
 # shellcheck shell=sh
-# Whether a lock is still held: the first line of the file $1 is $2. No fork, since every step asks.
-# Where we may not look, because the lock is another user's, nobody can tell.
+_watched=''
+
+# Whether a lock is still held: the first line of the file $1 is $2. No fork, since every step asks. The first one
+# stays open on descriptor 9 while we are at work, so that whoever breaks the lock can see us, and wait.
 _held() {
-	[ -x "${1%/*}" ] || return 0
+	[ -n "$_watched" ] || { command exec 9<"$1"; } 2>/dev/null || return 1
+	_watched=1
 	{ read -r _line <"$1"; } 2>/dev/null && [ "$_line" = "$2" ]
 }
 

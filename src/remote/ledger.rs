@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Link, Payload, Surroundings};
 
 pub(super) const LEDGER: &str = include_str!("ledger.sh");
-const FORGET: &str = include_str!("ledger_forget.sh");
+const FORGET: &str = concat!(include_str!("ledger_forget.sh"), "forget_run \"$arg_run\"\n");
 
 /// The result that says that a target cannot tell whether the step ran.
 pub const IN_DOUBT: &str = "in_doubt";

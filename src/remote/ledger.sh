@@ -41,6 +41,13 @@ _open_ledger() {
 	mkdir -m 700 "$_ledger" 2>/dev/null || [ -d "$_ledger" ]
 }
 
+# Whether the step NAME of the run RUN was ever started here.
+# _begun RUN NAME
+_begun() {
+	[ -n "$_ledger" ] || _open_ledger "$1" || return 1
+	[ -e "$_ledger/$2.intent" ]
+}
+
 # Sets _todo for the step NAME of the run RUN: run, wait, collect, doubt, full or fail. SINCE is how many seconds
 # ago it was sent for the first time, or empty if this is the first time.
 # _enter RUN NAME SINCE
@@ -83,8 +90,8 @@ _enter() {
 	fi
 }
 
-# The command has ended with code $1.
-_leave_entry() { printf '%s\n' "$1" >"$_entry.code"; }
+# The command has ended with code $1. A code that cannot be written whole is none: then nobody can tell, later.
+_leave_entry() { { printf '%s\n' "$1" >"$_entry.code"; } 2>/dev/null || { printf '' >"$_entry.code"; } 2>/dev/null; }
 
 _show() {
 	[ ! -s "$_entry.out" ] || cat "$_entry.out" >&3
@@ -131,7 +138,11 @@ _recall() {
 	done
 	case $_todo in
 	collect)
-		read -r _code <"$_entry.code"
+		{ read -r _code <"$_entry.code"; } 2>/dev/null || _todo=doubt
+		;;
+	esac
+	case $_todo in
+	collect)
 		sed "s/$_its_nonce/$_nonce/g" "$_entry.out" >&3
 		cat "$_entry.err" >&2
 		;;

@@ -101,7 +101,7 @@ impl Link {
 
     /// The link as a task with these surroundings uses it.
     pub fn session(self: &Arc<Self>, surroundings: Surroundings) -> Session {
-        Session { link: self.clone(), surroundings }
+        Session { link: self.clone(), surroundings, fenced: false }
     }
 
     /// Whether the target is this machine.
@@ -181,9 +181,10 @@ impl Link {
         self.disconnect().await;
     }
 
-    /// From now on, changes here need these locks.
-    pub(crate) fn set_fences(&self, fences: Vec<Fence>) {
-        *self.fences.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fences);
+    /// From now on, changes here need these locks too.
+    pub(crate) fn add_fences(&self, fences: &[Fence]) {
+        let mut all = self.fences.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut all).extend_from_slice(fences);
     }
 
     pub(super) fn fences(&self) -> Arc<Vec<Fence>> {

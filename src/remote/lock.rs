@@ -1,12 +1,13 @@
 //! Locks on a target's disk, and the fence that every change looks at.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{Payload, RemoteError, Session, script::quoted};
+use super::{Payload, RemoteError, Session, run::KILL, script::quoted};
 use crate::model::{Outcome, Value};
 
 const TAKE: &str = concat!(include_str!("lock_folder.sh"), include_str!("lock_take.sh"));
-const RELEASE: &str = concat!(include_str!("lock_folder.sh"), include_str!("lock_release.sh"));
+const RELEASE: &str =
+    concat!(include_str!("lock_folder.sh"), include_str!("ledger_forget.sh"), include_str!("lock_release.sh"));
 const FENCE: &str = include_str!("fence.sh");
 
 /// The result that says that a step did not run, because its lock was broken.
@@ -25,16 +26,33 @@ pub struct LockName {
 pub struct LockOwner {
     pub run: Arc<str>,
     pub about: String,
+    /// The folder that locks are kept in.
+    pub place: Arc<str>,
 }
+
+/// The folder on hosts that locks are kept in, unless the settings name another.
+pub const LOCK_FOLDER: &str = "/var/tmp/etcdrun-locks";
 
 /// What else happens when locks are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
+    /// Nothing is released; only who has them is wanted.
+    Look,
     Only,
     /// The run's ledger is removed too: nobody will ask for it.
     AndForget,
-    /// The generation goes up, so that a run that still believes to hold them stops.
-    Break,
+    /// The generation goes up, so that a run that still believes to hold them stops. What it is at is awaited.
+    Break(Duration),
+}
+
+/// What came of releasing the locks of a run on one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    pub count: u64,
+    /// What the owners said of themselves, each once.
+    pub owners: Vec<String>,
+    /// Runners that are still at work on a step.
+    pub busy: Vec<u32>,
 }
 
 /// Somebody else has it.
@@ -69,34 +87,62 @@ impl Session {
         owner: &LockOwner,
         look: bool,
     ) -> Result<LockAnswer, RemoteError> {
-        let mut payload = Payload::new(TAKE).value("run", &*owner.run).value("owner", &owner.about).flag("look", look);
+        let mut payload = Payload::new(TAKE)
+            .value("place", &*owner.place)
+            .value("run", &*owner.run)
+            .value("owner", &owner.about)
+            .flag("look", look);
         for LockName { name, shared } in names {
             payload = payload.arg(name).arg(if *shared { "shared" } else { "exclusive" });
         }
         let outcome = self.run_one(payload, false).await?;
         match outcome.failed {
-            true => Err(RemoteError::Job(format!("locks: {} {}", outcome.msg, outcome.stderr.trim()).into())),
+            true => Err(failed(&outcome)),
             false => Ok(answer(&outcome, &owner.run)),
         }
     }
 
-    /// Releases all locks of a run on this target; says how many there were.
-    pub async fn release_locks(&self, run: &str, how: Release) -> Result<u64, RemoteError> {
+    /// Releases all locks of a run on this target.
+    pub async fn release_locks(&self, place: &str, run: &str, how: Release) -> Result<Released, RemoteError> {
+        let wait = if let Release::Break(wait) = how { wait.as_secs() } else { 0 };
         let payload = Payload::new(RELEASE)
+            .value("place", place)
             .value("run", run)
-            .flag("break", how == Release::Break)
+            .value("wait", wait.to_string())
+            .flag("look", how == Release::Look)
+            .flag("break", matches!(how, Release::Break(_)))
             .flag("forget", how == Release::AndForget);
         let outcome = self.run_one(payload, false).await?;
-        match outcome.failed {
-            true => Err(RemoteError::Job(format!("locks: {}", outcome.msg).into())),
-            false => {
-                if how == Release::AndForget {
-                    self.link.ledger_is_gone(run, self.surroundings.become_user.as_ref());
-                }
-                Ok(outcome.data.get("released").and_then(Value::as_u64).unwrap_or_default())
-            }
+        if outcome.failed {
+            return Err(failed(&outcome));
         }
+        if how == Release::AndForget {
+            self.link.ledger_is_gone(run, self.surroundings.become_user.as_ref());
+        }
+        let text = |name: &str| outcome.data.get(name).and_then(Value::as_str).unwrap_or_default();
+        let mut owners: Vec<_> = text("owners").lines().map(str::to_owned).collect();
+        owners.dedup();
+        let count = outcome.data.get("released").and_then(Value::as_u64).unwrap_or_default();
+        let busy = text("busy").split(' ').filter_map(|pid| pid.parse().ok()).collect();
+        Ok(Released { count, owners, busy })
     }
+
+    /// Ends a runner of any run, with all it started.
+    pub async fn end_process(&self, runner: u32) -> Result<(), RemoteError> {
+        self.run_one(Payload::new(KILL).value("runner", runner.to_string()), false).await.map(drop)
+    }
+}
+
+/// An error for a step that did not run, because its lock was broken.
+pub(super) fn lock_is_held(outcome: &Outcome) -> Result<(), RemoteError> {
+    match outcome.data.get(LOCK_LOST).is_some_and(|lost| *lost == true) {
+        true => Err(RemoteError::LockLost(outcome.msg.as_str().into())),
+        false => Ok(()),
+    }
+}
+
+fn failed(outcome: &Outcome) -> RemoteError {
+    RemoteError::Job(format!("{} {}", outcome.msg, outcome.stderr.trim()).trim_end().into())
 }
 
 fn answer(outcome: &Outcome, run: &str) -> LockAnswer {

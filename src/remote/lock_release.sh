@@ -1,21 +1,56 @@
 # shellcheck shell=sh disable=SC2154
-# Releases all locks that the run $arg_run holds. With arg_break the generation goes up first, so that a
-# runner that still has the old one does nothing more. With arg_forget its ledger goes too, in the same exec.
+# Releases all locks that the run $arg_run holds. With arg_look it only says whose they are. With arg_break the
+# generation goes up, so that a runner that still has the old one does nothing more; runners that are at work on a
+# step are awaited for $arg_wait seconds, and named if they do not end. With arg_forget the ledger goes too, in the
+# same exec.
 
 count=0
-for lock in "$place"/*.lock "$place"/*.shared/"$arg_run"; do
+owners=''
+broken=''
+
+# Sets $busy to the runners that have one of the broken locks open.
+find_busy() {
+	busy=''
+	for process in /proc/[0-9]*; do
+		for number in $broken; do
+			# shellcheck disable=SC3013 # All shells that we meet have it.
+			if [ "$process/fd/9" -ef "$place/+broken+$digits+$number" ]; then busy="$busy ${process#/proc/}"; fi
+		done
+	done
+}
+
+for lock in "$place"/*.lock "$place"/*+shared+"$arg_run"; do
 	read_lock "$lock" || continue
 	[ "$run" = "$arg_run" ] || continue
 	name=${lock##*/}
 	name=${name%.lock}
-	if [ "$arg_break" ] && [ "$lock" = "$place/$name.lock" ]; then
+	name=${name%%+*}
+	if [ "$arg_look" ]; then
+		:
+	elif [ "$arg_break" ]; then
 		read_generation "$name"
-		write_whole "$place/$name.generation" "$((generation + 1))"
+		write_generation "$name" "$((generation + 1))"
+		mv "$lock" "$place/+broken+$digits+$count" 2>/dev/null || fail "$lock is another user's; only he or root can break it"
+		broken="$broken $count"
+	else
+		rm -f "$lock" 2>/dev/null
+		[ ! -e "$lock" ] || fail "cannot remove $lock"
 	fi
-	rm -f "$lock"
 	count=$((count + 1))
-	result owner "$owner"
+	owners="$owners$owner
+"
 done
+if [ -n "$broken" ]; then
+	find_busy
+	while [ -n "$busy" ] && [ "$arg_wait" -gt 0 ]; do
+		sleep 1
+		arg_wait=$((arg_wait - 1))
+		find_busy
+	done
+	result busy "${busy# }"
+	rm -f "$place/+broken+$digits+"*
+fi
+result owners "$owners"
 result_int released "$count"
-[ "$count" = 0 ] || changed
-[ -z "$arg_forget" ] || rm -rf "${HOME:-/nonexistent}/.etcdrun/runs/$arg_run" "/var/tmp/etcdrun-runs-$(id -u)/$arg_run"
+[ "$count" = 0 ] || [ "$arg_look" ] || changed
+[ -z "$arg_forget" ] || forget_run "$arg_run"

@@ -7,7 +7,22 @@ say() {
 	said="$said$*
 "
 }
+# One path a line.
 mine=''
+
+give_back() {
+	while read -r path; do
+		[ -z "$path" ] || rm -f "$path"
+	done <<END
+$mine
+END
+	mine=''
+}
+
+refuse() {
+	give_back
+	fail "$*, so there is no lock"
+}
 
 # Whether the file $1 is held by another run; says so.
 held() {
@@ -15,32 +30,41 @@ held() {
 }
 
 others_share() {
-	for file in "$place/$name.shared"/*; do
+	for file in "$place/$name+shared+"*; do
 		[ ! -e "$file" ] || ! held "$file" || return 0
 	done
 	return 1
 }
 
-# A file that is there with its whole content from the start, or not.
+# Makes the file $1 with its whole content from the start. Fails if it is there; an earlier process of this run may
+# have left it, which has nothing more to say: then it becomes ours, with a generation that shuts the other one out.
+# If it is ours already, this machine has another name in the inventory.
 make_lock() {
-	printf '%s %s\n%s\n' "$2" "$arg_run" "$arg_owner" >"$1.$$" || fail "cannot write $1"
-	ln "$1.$$" "$1" 2>/dev/null
-	made=$?
-	rm -f "$1.$$"
-	return "$made"
+	new=$place/+new+$digits
+	if ! { printf '%s %s\n%s\n' "$2" "$arg_run" "$arg_owner" >"$new"; } 2>/dev/null; then
+		rm -f "$new"
+		refuse "cannot write to $place"
+	fi
+	if ln "$new" "$1" 2>/dev/null; then
+		rm -f "$new"
+		return 0
+	fi
+	if read_lock "$1" && [ "$run" = "$arg_run" ] && [ "$owner" != "$arg_owner" ] && mv "$new" "$1" 2>/dev/null; then
+		return 0
+	fi
+	rm -f "$new"
+	return 1
 }
 
 take() {
 	lock=$place/$name.lock
-	if [ "$mode" = shared ]; then
-		mkdir -p "$place/$name.shared" || fail "cannot make $place/$name.shared"
-		lock=$place/$name.shared/$arg_run
-	fi
+	[ "$mode" = exclusive ] || lock=$place/$name+shared+$arg_run
 	read_generation "$name"
-	if make_lock "$lock" "$((generation + 1))"; then
-		mine="$mine $lock"
-		# A shared one does not raise it: nobody is shut out.
-		[ "$mode" = shared ] || write_whole "$place/$name.generation" "$((generation + 1))"
+	next=$((generation + 1))
+	if make_lock "$lock" "$next"; then
+		mine="$mine
+$lock"
+		write_generation "$name" "$next" || refuse "cannot write to $place"
 	elif held "$lock"; then
 		return 1
 	fi
@@ -50,7 +74,8 @@ take() {
 	else
 		! others_share || return 1
 	fi
-	read_lock "$lock" || fail "cannot read $lock"
+	read_lock "$lock" || refuse "cannot read $lock"
+	[ "$run" = "$arg_run" ] || refuse "$lock is not ours"
 	say "granted $name $generation $lock"
 }
 
@@ -59,16 +84,34 @@ look() {
 	return 0
 }
 
+# What was killed half-way long ago.
+sweep() {
+	for file in "$place"/+new+* "$place"/+broken+*; do
+		[ -e "$file" ] || continue
+		find "$place" -maxdepth 1 -name '+*' -mmin +1440 -exec rm -f {} + 2>/dev/null
+		return 0
+	done
+}
+
+if [ -z "$arg_look" ]; then
+	open_place
+	sweep
+fi
 while [ $# -ge 2 ]; do
 	name=$1 mode=$2
 	shift 2
 	if [ "$arg_look" ]; then
 		look
 	elif ! take; then
-		# shellcheck disable=SC2086 # The paths have no blanks.
-		[ -z "$mine" ] || rm -f $mine
+		give_back
 		break
 	fi
 done
-[ "$arg_look" ] || sync "$place" 2>/dev/null
+if [ -n "$mine" ]; then
+	IFS='
+'
+	set -f
+	# shellcheck disable=SC2086 # One path a line.
+	sync $mine "$place" 2>/dev/null || sync
+fi
 result locks "$said"

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::model::Outcome;
 
-const KILL: &str = include_str!("kill.sh");
+pub(super) const KILL: &str = include_str!("kill.sh");
 const STOP: &str = include_str!("stop.sh");
 
 /// How long a shell that has its whole script may take to start a step.
@@ -102,9 +102,10 @@ impl Session {
         }
         let as_whom = self.link.becoming(user).await?;
         let nonce = Nonce::random();
+        let fences = self.link.fences();
         let script = match data {
-            Some(_) => Script::before_data(segment, &nonce)?,
-            None => Script::of(segment, &nonce, &self.link.fences())?,
+            Some(_) => Script::before_data(segment, &nonce, &fences)?,
+            None => Script::of(segment, &nonce, &fences)?,
         };
         let run = Run { files, stop, stoppable: stop.is_some(), ..Run::new(&self.link, as_whom, segment, sink, nonce) };
         run.go(script, data).await

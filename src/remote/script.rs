@@ -115,8 +115,8 @@ impl Script {
     }
 
     /// For a step that reads a stream: data follows the script on stdin.
-    pub(super) fn before_data(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
-        let body = body(segment, "", &[])?;
+    pub(super) fn before_data(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
+        let body = body(segment, "", fences)?;
         // A byte at a time, because whatever dd read beyond the script would be lost to the step.
         let reader = format!("eval \"$(dd bs=1 count={} 2>/dev/null)\"", body.len());
         Ok(Self::framed(nonce, &reader, &body))
@@ -206,7 +206,10 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
     };
     script.extend_from_slice(format!("_begin {number}\n").as_bytes());
     if is_fenced {
-        script.extend_from_slice(format!("_fence || _unheld {number}\n").as_bytes());
+        // What has begun already is not begun again; what became of it can still be told.
+        let begun =
+            step.entry.as_ref().map(|entry| format!("_begun {} {} || ", quoted(&entry.run), quoted(&entry.name)));
+        script.extend_from_slice(format!("_fence || {}_unheld {number}\n", begun.unwrap_or_default()).as_bytes());
     }
     if let Some(entry) = &step.entry {
         script.extend_from_slice(before_entry(entry, number, on_failure).as_bytes());
@@ -225,9 +228,11 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
     }
     script.extend_from_slice(format!("set -u\n_body{body}").as_bytes());
     step.payload.args.iter().for_each(|value| add_value(script, " ", value));
+    // What a step leaves running is no runner.
+    let unwatched = if is_fenced { " 9<&-" } else { "" };
     let end = match &step.entry {
-        Some(entry) => after_entry(entry, number, on_failure),
-        None => format!("\n)\n_end {number} $? {on_failure}\n"),
+        Some(entry) => after_entry(entry, number, on_failure, unwatched),
+        None => format!("\n){unwatched}\n_end {number} $? {on_failure}\n"),
     };
     script.extend_from_slice(end.as_bytes());
 }
@@ -241,8 +246,8 @@ fn before_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
 }
 
 /// The step writes to files, its markers too.
-fn after_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
-    let files = ">\"$_entry.out\" 2>\"$_entry.err\" 3>&1";
+fn after_entry(entry: &Entry, number: usize, on_failure: &str, unwatched: &str) -> String {
+    let files = format!(">\"$_entry.out\" 2>\"$_entry.err\" 3>&1{unwatched}");
     let end = format!("_end {number} $_code {on_failure}\nfi\n");
     match entry.live {
         false => format!("\n) {files}\n_code=$?\n_leave_entry $_code\n_show\n{end}"),

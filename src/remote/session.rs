@@ -19,6 +19,8 @@ pub struct Surroundings {
 pub struct Session {
     pub link: Arc<Link>,
     pub surroundings: Surroundings,
+    /// What it sends by itself, such as files, goes only while the locks on this target are held.
+    pub fenced: bool,
 }
 
 /// Hears of steps while they run.

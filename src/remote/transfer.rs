@@ -15,8 +15,9 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Link, Payload, RemoteError, Segment, Session, Surroundings,
+    Link, Payload, RemoteError, Segment, Session, Step, Surroundings,
     error::Trouble,
+    lock::lock_is_held,
     run::{Data, Deaf, Files},
     session::only,
 };
@@ -108,13 +109,15 @@ impl Session {
         let user = &self.surroundings.become_user;
         let name = self.link.staging.file_name(local);
         let payload = Payload::new(UPLOAD).value("folder", self.link.staging.folder(user)).value("name", &name);
-        let segment = Segment { steps: vec![self.step(payload, false)] };
+        let step = Step { fenced: self.fenced, ..self.step(payload, false) };
+        let segment = Segment { steps: vec![step] };
         let mut source = Measured::new(contents);
         let data = Data { source: &mut source, progress };
         let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None, None).await?)?;
         if let Some(folder) = outcome.data.get("folder").and_then(Value::as_str) {
             self.link.staging.note(user, folder);
         }
+        lock_is_held(&outcome)?;
         if outcome.failed {
             return Err(failed(&describe(&outcome)));
         }

@@ -4,6 +4,9 @@ use std::{env, fs};
 
 use serde::{Deserialize, Serialize};
 
+/// How the kernel calls the processes that are in no container.
+const FIRST_SPACE: &str = "pid:[4026531836]";
+
 /// A process of etcdrun, in words that mean something on other machines too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operator {
@@ -13,6 +16,9 @@ pub struct Operator {
     /// When the process started, in ticks since boot. A process id alone may belong to another by now.
     pub started: u64,
     pub boot: String,
+    /// Tells machines and containers apart that have the same name.
+    #[serde(default)]
+    pub machine: String,
 }
 
 impl Operator {
@@ -28,12 +34,13 @@ impl Operator {
             pid,
             started: started_at(pid).unwrap_or_default(),
             boot: boot_id(),
+            machine: machine(),
         }
     }
 
     /// Whether that process is still there; `None` if it is one of another machine.
     pub fn is_alive(&self) -> Option<bool> {
-        if self.host != host_name() {
+        if self.host != host_name() || self.machine != machine() {
             return None;
         }
         Some(self.boot == boot_id() && started_at(self.pid) == Some(self.started))
@@ -42,6 +49,15 @@ impl Operator {
 
 fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// The machine's own id, and which processes are seen from here.
+fn machine() -> String {
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    // After a boot the same processes may have another number.
+    let space = if space.as_os_str() == FIRST_SPACE { String::new() } else { space.display().to_string() };
+    format!("{} {space}", id.trim()).trim_end().to_owned()
 }
 
 fn boot_id() -> String {
@@ -65,6 +81,7 @@ mod tests {
         assert_eq!(me.is_alive(), Some(true));
         assert_eq!(Operator { started: me.started + 1, ..me.clone() }.is_alive(), Some(false));
         assert_eq!(Operator { boot: "another".into(), ..me.clone() }.is_alive(), Some(false));
-        assert_eq!(Operator { host: "elsewhere".into(), ..me }.is_alive(), None);
+        assert_eq!(Operator { host: "elsewhere".into(), ..me.clone() }.is_alive(), None);
+        assert_eq!(Operator { machine: "another of that name".into(), ..me }.is_alive(), None);
     }
 }

@@ -1,8 +1,8 @@
 //! What is kept of a run, who may read it, and what happens when it cannot be kept.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
-use super::support::Bench;
+use super::support::{Bench, SmallDisk};
 
 const TWO: &str = r#"
 - name: Two
@@ -117,27 +117,10 @@ fn old_runs_go_and_unfinished_ones_stay() {
     assert_eq!(std::fs::read_dir(bench.folder.path(".etcdrun/objects")).unwrap().count(), 0);
 }
 
-/// A file system of its own, which is soon full. Needs root.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount(at: std::path::PathBuf) -> Self {
-        std::fs::create_dir_all(&at).unwrap();
-        crate::support::run("mount", &["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", at.to_str().unwrap()]);
-        Self(at)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_stops_the_run_before_anything_is_sent_that_is_not_on_record() {
     let bench = Bench::new(1, "- hosts: all\n  tasks: []\n");
-    let disk = SmallDisk::mount(bench.folder.path("small"));
+    let disk = SmallDisk::mount(bench.folder.path("small"), "256k");
     let mut play =
         "- name: Many\n  hosts: all\n  tasks:\n    - { name: Home, file: { path: DIR, state: directory } }\n"
             .to_owned();
@@ -154,7 +137,7 @@ fn a_full_disk_stops_the_run_before_anything_is_sent_that_is_not_on_record() {
     let counted = bench.folder.read("work/count").lines().count();
     assert!((1..60).contains(&counted), "{counted}");
     // With room again, it goes on, and nothing has run twice.
-    let disk_path = disk.0.to_str().unwrap();
+    let disk_path = disk.path().to_str().unwrap();
     crate::support::run("mount", &["-o", "remount,size=8m", disk_path]);
     bench.folder.run(&["resume", "--state-dir", "small"]).ends(0);
     let counted: Vec<_> = bench.folder.read("work/count").lines().map(str::to_owned).collect();

@@ -6,3 +6,4 @@ mod locks;
 mod lost;
 mod speed;
 mod support;
+mod unlocking;

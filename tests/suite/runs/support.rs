@@ -1,6 +1,10 @@
 //! A playbook of commands that must not run twice, and ways to break it off.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -60,6 +64,10 @@ impl Bench {
         self.run_folder().join("journal")
     }
 
+    pub fn events(&self) -> String {
+        std::fs::read_to_string(self.run_folder().join("events")).unwrap()
+    }
+
     /// How many whole records the journal has.
     pub fn records(&self) -> usize {
         let text = std::fs::read(self.journal()).unwrap_or_default();
@@ -99,5 +107,27 @@ impl Bench {
         let shown: Value = serde_json::from_str(&shown).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         shown["nodes"].as_array().unwrap().iter().map(|node| (text(&node["id"]), text(&node["state"]))).collect()
+    }
+}
+
+/// A file system of its own, which is soon full. Needs root.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    pub fn mount(at: PathBuf, size: &str) -> Self {
+        std::fs::create_dir_all(&at).unwrap();
+        let options = format!("size={size},mode=700");
+        crate::support::run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", at.to_str().unwrap()]);
+        Self(at)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }

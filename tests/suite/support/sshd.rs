@@ -116,7 +116,7 @@ impl SshdBuilder {
         );
         // A bash that is not the outermost one reads no .bashrc: whatever the developer keeps in
         // there is slow, and must not be killed half-way.
-        // Locks are kept in the home, and tests must not wait for each other's.
+        // Hosts keep ledgers and jobs in the home, and those of tests must not meet.
         let own_home = !self.is_other_user && !self.environment.iter().any(|variable| variable.starts_with("HOME="));
         let home = if own_home { format!("HOME={folder}") } else { String::new() };
         let _ = writeln!(text, "SetEnv SHLVL=1 {home} {}", self.environment.join(" "));
