@@ -7,8 +7,9 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 TEST_LAB := target/debug/lab --name etcdrun-test
 HYPERVISORS ?= 3
 HOSTS ?= 10
+ROUNDS ?= 3
 
-.PHONY: help setup build test test-lab lint fmt audit taste doc clean lab lab-up lab-down lab-status
+.PHONY: help setup build test test-lab lint fmt audit taste bench doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,10 @@ audit: ## licences, bans, sources, and known vulnerabilities, by cargo-deny
 
 taste: setup ## a first taste: a playbook on three hosts on loopback
 	@tests/taste.sh
+
+bench: setup ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3)
+	cargo build --release --locked -p etcdrun -p etcdrun-bench
+	@target/release/bench --filter '$(FILTER)' --rounds $(ROUNDS)
 
 lab: ## build the program of the lab
 	cargo build --locked --quiet -p etcdrun-lab

@@ -13,7 +13,7 @@ use crate::{
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, ValueMap},
     playbook::{Place, Task},
-    remote::{LOCK_FOLDER, LinkOptions},
+    remote::{LOCK_FOLDER, LinkOptions, Transport},
     source::{Sources, Vars},
     state::Recorder,
     template::{Engine, Layer, Scope},
@@ -42,6 +42,7 @@ pub struct RunOptions {
     pub locking: Locking,
     /// The folder on hosts that locks are kept in.
     pub lock_dir: Arc<str>,
+    pub transport: Transport,
 }
 
 impl Default for RunOptions {
@@ -60,6 +61,7 @@ impl Default for RunOptions {
             extra_vars: Arc::default(),
             locking: Locking::None,
             lock_dir: LOCK_FOLDER.into(),
+            transport: Transport::default(),
         }
     }
 }
@@ -84,6 +86,7 @@ impl Context {
             become_password: run.options.become_password.clone(),
             command_timeout: run.options.command_timeout,
             masker: run.sources.masker().clone(),
+            transport: run.options.transport,
         };
         Self {
             hosts: Hosts::new(&run.inventory, run.connector, link_options),

@@ -26,6 +26,15 @@ use crate::{
     ssh::{Connection, Connector, Endpoint, SshError},
 };
 
+/// What carries scripts to a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    #[default]
+    Ssh,
+    /// Nothing is sent, and every step goes well. Tells what all the rest costs.
+    Nowhere,
+}
+
 /// Settings of a link, the same for all tasks on it.
 #[derive(Clone, Default)]
 pub struct LinkOptions {
@@ -35,6 +44,7 @@ pub struct LinkOptions {
     pub command_timeout: Option<Duration>,
     /// Knows the secrets that must not show on a target.
     pub masker: Masker,
+    pub transport: Transport,
 }
 
 /// One target. Shared by all tasks on it; connects once, and again after the connection was lost.

@@ -28,7 +28,7 @@ mod transfer;
 pub use error::{RemoteError, Trouble};
 pub use job::JobState;
 pub use ledger::{Entry, IN_DOUBT};
-pub use link::{Link, LinkOptions};
+pub use link::{Link, LinkOptions, Transport};
 pub use lock::{Fence, LOCK_FOLDER, LOCK_LOST, LockAnswer, LockHolder, LockName, LockOwner, Release, Released};
 pub use payload::{OnFailure, Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};

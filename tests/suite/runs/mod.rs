@@ -4,6 +4,5 @@ mod crashes;
 mod keeping;
 mod locks;
 mod lost;
-mod speed;
 mod support;
 mod unlocking;

@@ -1,0 +1,101 @@
+//! `make bench`: measures etcdrun against its peers and against its own limits, on this machine, in one run.
+//!
+//! Hosts are one sshd on loopback, so they share the machine's cores with whoever drives them. All that is compared is
+//! measured in turn, and every result is verified. Exits with 1 if a bar is missed.
+
+mod bare;
+mod delay;
+mod graphs;
+mod hosts;
+mod peers;
+mod process;
+mod table;
+mod works;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, Subcommand};
+
+use table::{Row, table};
+use works::{Bench, WORKS};
+
+#[derive(Parser)]
+#[command(about = "Measures etcdrun against its peers and its own limits")]
+struct Args {
+    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// How often each is measured; the slowest peer only once.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// The program to measure.
+    #[arg(long, default_value = "target/release/etcdrun")]
+    program: PathBuf,
+    /// Where results go.
+    #[arg(long, default_value = "target/bench")]
+    out: PathBuf,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// Parts that run in a process of their own.
+#[derive(Subcommand)]
+#[command(hide = true)]
+enum Part {
+    Bare { job: PathBuf },
+    Compiled { folder: PathBuf },
+    Scheduled { folder: PathBuf },
+    Journaled { folder: PathBuf },
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    match &args.part {
+        Some(part) => run_part(part).map(|()| ExitCode::SUCCESS),
+        None => run_all(&args),
+    }
+}
+
+fn run_part(part: &Part) -> Result<()> {
+    let figures = match part {
+        Part::Bare { job } => {
+            let job = serde_json::from_slice(&fs::read(job)?)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            return runtime.block_on(bare::run(job));
+        }
+        Part::Compiled { folder } => graphs::compiled(folder),
+        Part::Scheduled { folder } => graphs::scheduled(folder, false),
+        Part::Journaled { folder } => graphs::scheduled(folder, true),
+    };
+    println!("{}", serde_json::to_string(&figures?)?);
+    Ok(())
+}
+
+fn run_all(args: &Args) -> Result<ExitCode> {
+    let program = args.program.canonicalize().with_context(|| format!("there is no {}", args.program.display()))?;
+    fs::create_dir_all(&args.out)?;
+    // On a real disk, because syncing is part of what is measured.
+    let folder = tempfile::Builder::new().prefix("work-").tempdir_in(args.out.canonicalize()?)?;
+    let mut bench = Bench::new(folder.path().to_owned(), program, args.rounds.max(1))?;
+    let mut rows = Vec::new();
+    for (name, work) in WORKS.iter().filter(|(name, _)| name.contains(&args.filter)) {
+        eprintln!("{name}");
+        rows.extend(work(&mut bench).with_context(|| (*name).to_owned())?);
+    }
+    ensure!(!rows.is_empty(), "no work is called {}", args.filter);
+    write(&args.out, &rows)?;
+    Ok(if rows.iter().all(|row| row.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write(out: &Path, rows: &[Row]) -> Result<()> {
+    let text = table(rows);
+    fs::write(out.join("results.json"), serde_json::to_string_pretty(rows)? + "\n")?;
+    fs::write(out.join("table.md"), &text)?;
+    println!("{text}");
+    Ok(())
+}
