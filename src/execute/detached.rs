@@ -1,10 +1,14 @@
-//! `async`: commands that run on their own, and are asked for now and then.
+//! What runs apart from the connection: commands with `async`, which are asked for now and then, and what may disrupt
+//! the host or take long, which is waited for.
 
 use std::time::{Duration, Instant};
 
-use super::node::{NodeRun, Trouble};
+use super::{
+    node::{NodeRun, Trouble},
+    once::{Sending, known},
+};
 use crate::{
-    model::{EventKind, Outcome},
+    model::{Disruption, Effects, EventKind, Outcome},
     remote::{JobState, Payload, Session},
 };
 
@@ -16,9 +20,8 @@ impl NodeRun {
     pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
         let limit = self.task.detach.unwrap_or_default();
         let id = self.job_id();
-        if !self.is_started(session, &id).await? {
-            session.detach(payload, &id, Some(limit)).await?;
-        }
+        session.note_ledger(&self.context.options.run_id);
+        self.start_job(session, payload, &id, limit).await?;
         if self.task.poll.is_zero() {
             return Ok(Outcome::changed().with("job", id).with("finished", false));
         }
@@ -30,10 +33,8 @@ impl NodeRun {
             }
             asked += 1;
             match session.poll(&id).await {
-                Ok(JobState::Finished(outcome)) => {
-                    session.forget(&id).await?;
-                    return Ok(outcome.with("job", id).with("finished", true));
-                }
+                // The host forgets it with the run: until it is on record here, the answer may be wanted again.
+                Ok(JobState::Finished(outcome)) => return Ok(outcome.with("job", id).with("finished", true)),
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
                 Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
                 Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {
@@ -47,23 +48,93 @@ impl NodeRun {
         }
     }
 
+    /// Starts it, unless an earlier process has, or we ourselves before the connection was lost.
+    async fn start_job(&self, session: &Session, payload: Payload, id: &str, limit: Duration) -> Result<(), Trouble> {
+        let mut sending = Sending::new(Vec::new());
+        let mut may_be_there = self.in_flight_since().is_some();
+        loop {
+            let started = match may_be_there {
+                true => session.poll(id).await,
+                false => Ok(JobState::Absent),
+            };
+            let result = match started {
+                Ok(JobState::Absent) => session.detach(payload.clone(), id, Some(limit)).await,
+                Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
+                Ok(JobState::Running | JobState::Finished(_)) => return Ok(()),
+                Err(error) => Err(error),
+            };
+            let Err(error) = result else { return Ok(()) };
+            if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+                return Err(error.into());
+            }
+            may_be_there = true;
+        }
+    }
+
+    /// Whether the payload runs apart from the connection, because it may take that down with it, or take long. Raw
+    /// commands have the ledger.
+    pub(super) fn is_apart(&self, effects: &Effects, check_mode: bool) -> bool {
+        let disrupts = effects.disrupts > Disruption::No && !effects.opaque;
+        disrupts && !check_mode && self.context.recorder.is_some()
+    }
+
+    /// Runs the payload apart from the connection, and waits for it: once, however often the connection is lost.
+    pub(super) async fn apart(
+        &self,
+        session: &Session,
+        payload: Payload,
+        effects: &Effects,
+    ) -> Result<Outcome, Trouble> {
+        session.note_ledger(&self.context.options.run_id);
+        let (mut id, mut is_sent) = (self.job_id(), false);
+        let mut sending = Sending::new(Vec::new());
+        loop {
+            // What has begun is asked for also when the lock is gone meanwhile.
+            let state = match if is_sent { session.poll(&id).await } else { Ok(JobState::Absent) } {
+                Ok(JobState::Absent) => session.run_job(payload.clone(), &id).await,
+                known => known,
+            };
+            match state {
+                Ok(JobState::Finished(outcome)) => return known(*outcome),
+                Ok(JobState::Running) if sending.prepare_again(&self.context, 0).await => {}
+                Ok(JobState::Running) => {
+                    return Err(Trouble::failed(format!("interrupted; it goes on by itself as job {id}")));
+                }
+                // It looks before it changes, so that it may look again.
+                Ok(JobState::Lost(_)) if effects.disrupts < Disruption::Yes => (id, is_sent) = (self.job_id(), false),
+                Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
+                Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
+                Err(error) => {
+                    if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+                        return Err(error.into());
+                    }
+                    is_sent = true;
+                }
+            }
+        }
+    }
+
+    /// The job in which an action of the engine reboots the host; or none, if an earlier process has told it to, and it
+    /// has booted since.
+    pub(super) async fn reboot_job(&self, session: &Session) -> Result<Option<String>, Trouble> {
+        session.note_ledger(&self.context.options.run_id);
+        let id = self.job_id();
+        if self.in_flight_since().is_none() {
+            return Ok(Some(id));
+        }
+        match session.has_booted_since(&id).await? {
+            Some(true) => Ok(None),
+            // It was told to, and has not; it is told again, as another job.
+            Some(false) => Ok(Some(self.job_id())),
+            None => Ok(Some(id)),
+        }
+    }
+
     /// Names a detached command on its target.
     fn job_id(&self) -> String {
         let run = &self.context.options.run_id;
         let run: String = run.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
         format!("{run}-{}", self.next_name())
-    }
-
-    /// Whether an earlier process has started it already.
-    async fn is_started(&self, session: &Session, id: &str) -> Result<bool, Trouble> {
-        if self.in_flight_since().is_none() {
-            return Ok(false);
-        }
-        match session.poll(id).await? {
-            JobState::Absent => Ok(false),
-            JobState::Lost(why) => Err(in_doubt(&why)),
-            JobState::Running | JobState::Finished(_) => Ok(true),
-        }
     }
 
     fn running_event(&self, attempt: u32) {

@@ -60,6 +60,13 @@ pub(super) struct Locks {
     late: Mutex<HashMap<HostId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
+impl Locks {
+    /// What the host has granted. Where one machine has many names it has many locks, and need not look at all of them.
+    fn held_by(&self, host: HostId) -> Vec<LockName> {
+        lock(&self.held).get(&host).into_iter().flatten().cloned().collect()
+    }
+}
+
 type Answers = HashMap<HostId, Result<LockAnswer, RemoteError>>;
 
 pub(super) async fn take(context: &Arc<Context>) -> Result<(), Refused> {
@@ -192,7 +199,6 @@ fn no_lock(context: &Context, host: HostId, error: RemoteError) -> Trouble {
 /// Releases everything that the run has, or may have, on hosts.
 pub(super) async fn release(context: &Arc<Context>, how: Release) {
     let hosts = std::mem::take(&mut *lock(&context.locks.touched));
-    lock(&context.locks.held).clear();
     release_on(context, hosts, how).await;
 }
 
@@ -213,7 +219,8 @@ async fn release_on(context: &Arc<Context>, hosts: BTreeSet<HostId>, how: Releas
         let context = context.clone();
         async move {
             let (run, place) = (&context.options.run_id, &context.options.lock_dir);
-            if let Err(error) = session(&context, host).release_locks(place, run, how).await {
+            let names = context.locks.held_by(host);
+            if let Err(error) = session(&context, host).release_locks(place, run, &names, how).await {
                 let host = context.graph.host(host);
                 let msg =
                     format!("{host} may still have the lock of this run ({error}); `etcdrun unlock {run}` removes it");

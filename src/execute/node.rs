@@ -250,20 +250,26 @@ impl NodeRun {
         match action {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
-                let session = self.session(scope)?;
+                let fenced = self.can_change(&effects, check_mode);
+                let session = Session { fenced, ..self.session(scope)? };
                 match self.task.detach {
                     Some(_) if !check_mode => self.detached(&session, payload).await,
+                    _ if self.is_apart(&effects, check_mode) => self.apart(&session, payload, &effects).await,
                     _ => self.on_target(&session, payload, &effects, check_mode).await,
                 }
             }
             Action::Engine(action) => {
                 let fenced = self.can_change(&effects, check_mode);
                 let session = Arc::new(Session { fenced, ..self.session(scope)? });
-                if self.has_rebooted(&session, &effects).await? {
-                    return Ok(Outcome::changed().with("rebooted", true));
-                }
+                let job = match self.is_apart(&effects, check_mode) {
+                    true => match self.reboot_job(&session).await? {
+                        None => return Ok(Outcome::changed().with("rebooted", true)),
+                        job => job,
+                    },
+                    false => None,
+                };
                 let entry = self.entry(&effects, check_mode);
-                let context = ActionContext { session, check_mode, timeout: self.task.timeout, entry, fenced };
+                let context = ActionContext { session, check_mode, timeout: self.task.timeout, entry, fenced, job };
                 self.within_limit(action.run(&context)).await.and_then(known)
             }
         }

@@ -12,12 +12,10 @@ use super::{
     node::{NodeRun, Trouble},
 };
 use crate::{
-    model::{Disruption, Effects, EventKind, Outcome, Status, Value},
-    remote::{Entry, IN_DOUBT, LOCK_LOST, Payload, RemoteError, Segment, Session, Step},
+    model::{Effects, EventKind, Outcome, Status},
+    remote::{Entry, IN_DOUBT, LOCK_LOST, RemoteError, Segment, Step},
     state::{Done, Settled},
 };
-
-const UPTIME: &str = include_str!("uptime.sh");
 
 /// How long to try to reach a host again that was lost while it ran a command.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(30);
@@ -103,15 +101,6 @@ impl NodeRun {
     fn lost_event(&self, error: &RemoteError) {
         let msg = format!("{error}; asking the host what became of it");
         self.context.emitter.emit(EventKind::NodeRetry { node: self.info.clone(), attempt: 1, of: 0, msg });
-    }
-
-    /// Whether the host has booted since an earlier process told it to, so that nobody need tell it again.
-    pub(super) async fn has_rebooted(&self, session: &Session, effects: &Effects) -> Result<bool, Trouble> {
-        let Some(since) = self.in_flight_since().filter(|_| effects.disrupts == Disruption::Yes) else {
-            return Ok(false);
-        };
-        let outcome = session.run_one(Payload::new(UPTIME), false).await?;
-        Ok(outcome.data.get("uptime").and_then(Value::as_u64).is_some_and(|uptime| uptime < since))
     }
 
     /// A node that was in flight when an earlier process ended may have changed what it now finds in order.

@@ -77,7 +77,7 @@ impl Unlocking {
     async fn each(&self, hosts: Vec<HostId>, how: Release) -> Vec<HostLocks> {
         let (context, place) = (&self.context, &self.context.options.lock_dir);
         let asking = hosts.into_iter().map(|id| async move {
-            let result = session(context, id).release_locks(place, &self.run, how).await;
+            let result = session(context, id).release_locks(place, &self.run, &[], how).await;
             HostLocks { id, host: context.graph.host(id).clone(), result }
         });
         let mut answers: Vec<_> = stream::iter(asking).buffer_unordered(context.options.forks.max(1)).collect().await;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     model::Outcome,
-    remote::{Entry, Payload, RemoteError, Session, Step},
+    remote::{Entry, JobState, Payload, RemoteError, Session, Step, lock_is_held},
 };
 
 /// Either a payload for the target, or something the engine does itself.
@@ -36,6 +36,8 @@ pub struct ActionContext {
     pub entry: Option<Entry>,
     /// Payloads run only while the locks of the run are held.
     pub fenced: bool,
+    /// For an action that takes the target down: the job in which it does.
+    pub job: Option<String>,
 }
 
 impl ActionContext {
@@ -43,7 +45,19 @@ impl ActionContext {
     pub async fn run(&self, payload: Payload) -> Result<Outcome, ActionError> {
         let (entry, fenced) = (self.entry.clone(), self.fenced);
         let step = Step { entry, fenced, ..self.session.step(payload, self.check_mode) };
-        Ok(self.session.run_step(step).await?)
+        let outcome = self.session.run_step(step).await?;
+        lock_is_held(&outcome)?;
+        Ok(outcome)
+    }
+
+    /// Runs one payload apart from the connection, which may not survive it.
+    pub async fn run_apart(&self, payload: Payload) -> Result<Outcome, ActionError> {
+        let Some(job) = self.job.as_ref().filter(|_| !self.check_mode) else { return self.run(payload).await };
+        match self.session.run_job(payload, job).await? {
+            JobState::Finished(outcome) => Ok(*outcome),
+            JobState::Lost(why) => Err(ActionError::Remote(RemoteError::Lost(why.into()))),
+            JobState::Running | JobState::Absent => Err(ActionError::Failed(format!("the job {job} has no end"))),
+        }
     }
 
     /// Puts a local file into the session's staging folder and returns its path there.

@@ -118,7 +118,7 @@ impl Reboot {
         let payload = Payload::new(include_str!("reboot.sh"))
             .maybe("reboot_command", self.reboot_command.as_deref())
             .value("msg", &self.msg);
-        match timeout_at(deadline, context.run(payload)).await {
+        match timeout_at(deadline, context.run_apart(payload)).await {
             Ok(Ok(outcome)) if outcome.failed => {
                 let said = [outcome.msg, outcome.stderr.trim().to_owned()].join(": ");
                 return Err(ActionError::Failed(said.trim_end_matches(": ").to_owned()));

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-_watched=''
+_lock=''
 
 # Whether a lock is still held: the first line of the file $1 is $2. No fork, since every step asks. The first one
 # stays open on descriptor 9 while we are at work, so that whoever breaks the lock can see us, and wait.
 _held() {
-	[ -n "$_watched" ] || { command exec 9<"$1"; } 2>/dev/null || return 1
-	_watched=1
+	[ -n "$_lock" ] || { command exec 9<"$1"; } 2>/dev/null || return 1
+	_lock=${_lock:-$1}
 	{ read -r _line <"$1"; } 2>/dev/null && [ "$_line" = "$2" ]
 }
 

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use super::{
-    Payload, RemoteError, Segment, Session,
+    Payload, RemoteError, Segment, Session, Step,
     error::Trouble,
+    lock::lock_is_held,
     reader::{Event, Reader, Source},
     run::{Deaf, Files},
     script::{Nonce, Script},
@@ -15,11 +16,23 @@ use super::{
 };
 use crate::model::{Outcome, Value};
 
-const START: &str = concat!(include_str!("job_folder.sh"), include_str!("job_start.sh"));
-const POLL: &str = concat!(include_str!("job_folder.sh"), include_str!("job_poll.sh"));
+const START: &str = concat!(
+    include_str!("job_folder.sh"),
+    include_str!("job_start.sh"),
+    "find_job\nif is_begun; then fail \"there is a job $arg_id already\"; fi\nstart_job\nchanged\n"
+);
+const RUN: &str = concat!(
+    include_str!("job_folder.sh"),
+    include_str!("job_start.sh"),
+    include_str!("job_poll.sh"),
+    include_str!("job_run.sh")
+);
+const POLL: &str = concat!(include_str!("job_folder.sh"), include_str!("job_poll.sh"), "find_job\ntell_job\n");
 const FORGET: &str = concat!(include_str!("job_folder.sh"), include_str!("job_forget.sh"));
 const KEEPER: &str = include_str!("job_keeper.sh");
 
+/// What the end of a job that took too long may take, before its limit is ours.
+const GRACE: Duration = Duration::from_secs(10);
 /// How much of each stream of a job is fetched.
 const OUTPUT_LIMIT: usize = 64 << 20;
 
@@ -34,45 +47,92 @@ pub enum JobState {
     Lost(String),
 }
 
+/// What a target says of a job.
+struct Answer {
+    state: JobState,
+    /// The host has booted since the job began.
+    booted: bool,
+    overdue: bool,
+}
+
 impl Session {
     /// Starts a payload that outlives the connection. `id` must be new to the target: if the answer is
     /// lost, [`Session::poll`] tells whether it started.
     pub async fn detach(&self, payload: Payload, id: &str, limit: Option<Duration>) -> Result<(), RemoteError> {
-        let capture = payload.capture;
-        let mut step = self.step(payload, false);
-        step.diff = false;
-        self.refuse_exposed(&step)?;
-        let nonce = Nonce::random();
-        let script = Script::alone(&Segment { steps: vec![step] }, &nonce);
-        let script = script.map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
-        let seconds = limit.map_or(0, |limit| limit.as_secs_f64().ceil().max(1.0) as u64);
-        let start = Payload::new(START)
-            .value("id", checked(id)?)
-            .value("nonce", nonce.to_string())
-            .flag("capture", capture)
-            .hidden("script", &*script.bytes)
-            .value("keeper", KEEPER)
-            .value("limit", seconds.to_string());
-        let outcome = self.run_one(start, false).await?;
+        let start = self.job(START, payload, id, limit)?;
+        let outcome = self.run_step(Step { fenced: self.fenced, ..self.step(start, false) }).await?;
+        lock_is_held(&outcome)?;
         match outcome.failed {
             true => Err(failed(id, &outcome)),
             false => Ok(()),
         }
     }
 
+    /// Runs a payload that outlives the connection, and waits for it. Whoever asks again after the connection was lost
+    /// waits for the same one, and hears what came of it: it runs once.
+    pub async fn run_job(&self, payload: Payload, id: &str) -> Result<JobState, RemoteError> {
+        let limit = self.surroundings.timeout.or(self.link.options.command_timeout);
+        let step = self.step(self.job(RUN, payload, id, limit)?, false);
+        let step = Step { fenced: self.fenced, timeout: limit.map(|limit| limit + GRACE), ..step };
+        let answer = self.ask(id, step).await?;
+        match limit.filter(|_| answer.overdue) {
+            Some(limit) => Err(RemoteError::TimedOut(limit)),
+            None => Ok(answer.state),
+        }
+    }
+
     pub async fn poll(&self, id: &str) -> Result<JobState, RemoteError> {
-        let payload = Payload::new(POLL).value("id", checked(id)?);
-        let segment = Segment { steps: vec![self.step(payload, false)] };
+        let step = self.step(Payload::new(POLL).value("id", checked(id)?), false);
+        Ok(self.ask(id, step).await?.state)
+    }
+
+    /// Whether the host has booted since the job began; `None` if it never did.
+    pub async fn has_booted_since(&self, id: &str) -> Result<Option<bool>, RemoteError> {
+        let step = self.step(Payload::new(POLL).value("id", checked(id)?), false);
+        let answer = self.ask(id, step).await?;
+        Ok((answer.state != JobState::Absent).then_some(answer.booted))
+    }
+
+    /// The payload that starts another as a job.
+    fn job(
+        &self,
+        body: &'static str,
+        payload: Payload,
+        id: &str,
+        limit: Option<Duration>,
+    ) -> Result<Payload, RemoteError> {
+        let capture = payload.capture;
+        let step = self.step(payload, false);
+        self.refuse_exposed(&step)?;
+        let nonce = Nonce::random();
+        let script = Script::alone(&Segment { steps: vec![step] }, &nonce);
+        let script = script.map_err(|error| RemoteError::Protocol(error.to_string().into()))?;
+        let seconds = limit.map_or(0, |limit| limit.as_secs_f64().ceil().max(1.0) as u64);
+        Ok(Payload::new(body)
+            .value("id", checked(id)?)
+            .value("nonce", nonce.to_string())
+            .flag("capture", capture)
+            .hidden("script", &*script.bytes)
+            .value("keeper", KEEPER)
+            .value("limit", seconds.to_string()))
+    }
+
+    async fn ask(&self, id: &str, step: Step) -> Result<Answer, RemoteError> {
+        let segment = Segment { steps: vec![step] };
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let files = Files::Keep { stdout: &mut stdout, stderr: &mut stderr, limit: OUTPUT_LIMIT };
         let answer = only(self.exchange(&segment, &Deaf, None, files, None).await?)?;
-        match answer.data.get("state").and_then(Value::as_str) {
-            _ if answer.failed => Err(failed(id, &answer)),
-            Some("running") => Ok(JobState::Running),
-            Some("finished") => finished(id, &answer, &stdout, &stderr),
-            Some("lost") => Ok(JobState::Lost(format!("the job {id} ended without a result; did the host reboot?"))),
-            _ => Ok(JobState::Absent),
-        }
+        lock_is_held(&answer)?;
+        let booted = answer.data.contains_key("booted");
+        let state = match answer.data.get("state").and_then(Value::as_str) {
+            _ if answer.failed => return Err(failed(id, &answer)),
+            Some("running") => JobState::Running,
+            Some("finished") => finished(id, &answer, &stdout, &stderr)?,
+            Some("lost") if booted => JobState::Lost(format!("the host has booted while the job {id} ran")),
+            Some("lost") => JobState::Lost(format!("the job {id} ended without a result")),
+            _ => JobState::Absent,
+        };
+        Ok(Answer { state, booted, overdue: answer.data.contains_key("overdue") })
     }
 
     /// Removes what the target keeps of a job that has ended.

@@ -3,7 +3,7 @@
 
 find_job
 [ -n "$job" ] || exit 0
-if [ ! -f "$job/code" ] && is_kept; then
+if is_begun && [ ! -f "$job/code" ] && is_kept; then
 	fail "the job $arg_id still runs"
 fi
 rm -rf "$job"

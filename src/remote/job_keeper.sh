@@ -1,22 +1,56 @@
 # shellcheck shell=sh
-# Runs the script of the job in folder $1, ends it after $2 seconds (0: never), and records how it ended.
+# Runs the script of the job in folder $1 that has the nonce $2, ends it after $3 seconds (0: never), and records how it
+# ended. $4 is the umask, $5 the lock under which it runs, if any.
 
 job=$1
-limit=$2
+nonce=$2
+limit=$3
+mask=$4
+lock=$5
 trap '' HUP
+umask 077
 
+# Where systemd has started us, these are what the session had.
+if [ -e "$job/env.$nonce" ]; then
+	# shellcheck disable=SC1090
+	. "$job/env.$nonce"
+	# shellcheck disable=SC2164 # Where the folder is gone we stay at the root.
+	{ read -r folder <"$job/folder.$nonce" && cd "$folder"; } 2>/dev/null
+	rm -f "$job/env.$nonce" "$job/folder.$nonce"
+fi
+
+# Whoever breaks the lock sees by this that we are at work. If it is broken already, nothing begins.
+if [ -n "$lock" ]; then { command exec 9<"$lock"; } 2>/dev/null || exit 0; fi
+
+read -r boot </proc/sys/kernel/random/boot_id
+read -r stat <"/proc/$$/stat"
+# shellcheck disable=SC2086 # The fields are wanted apart.
+set -- ${stat##*) }
+shift 19
+# Only one of us can make it; and it is on the disk before anything is done.
+printf '%s %s %s %s\n' "$$" "$1" "$nonce" "$boot" >"$job/keeper.$nonce" || exit 1
+if ! ln "$job/keeper.$nonce" "$job/keeper" 2>/dev/null; then
+	rm -f "$job/script.$nonce"
+	exit 0
+fi
+{ sync "$job/keeper" "$job" || sync; } 2>/dev/null
+
+umask "$mask"
 if command -v setsid >/dev/null 2>&1; then
-	setsid sh "$job/script" </dev/null >"$job/out" 2>"$job/err" &
+	setsid sh "$job/script.$nonce" </dev/null >"$job/out" 2>"$job/err" 9<&- &
 	group=-$!
 else
-	sh "$job/script" </dev/null >"$job/out" 2>"$job/err" &
+	sh "$job/script.$nonce" </dev/null >"$job/out" 2>"$job/err" 9<&- &
 	group=$!
 fi
 runner=${group#-}
+# Whoever ends us means the job. Then nobody knows how far it came.
+trap 'kill -s TERM -- "$group"; exit 143' TERM
 
 watch=''
 if [ "$limit" -gt 0 ]; then
 	(
+		trap - TERM
 		sleep "$limit" &
 		nap=$!
 		trap 'kill "$nap"; exit' TERM
@@ -25,7 +59,7 @@ if [ "$limit" -gt 0 ]; then
 		kill -s TERM -- "$group"
 		sleep 2
 		kill -s KILL -- "$group" 2>/dev/null
-	) &
+	) 9<&- &
 	watch=$!
 fi
 
@@ -38,7 +72,8 @@ elif [ -n "$watch" ]; then
 fi
 
 # The result appears whole or not at all, even if the power fails now.
-printf '%s\n' "$code" >"$job/code.new"
-sync "$job/code.new" "$job/out" "$job/err" 2>/dev/null
+umask 077
+printf '%s\n' "$code" >"$job/code.new" || exit 1
+{ sync "$job/code.new" "$job/out" "$job/err" || sync; } 2>/dev/null
 mv "$job/code.new" "$job/code"
-sync "$job" 2>/dev/null
+{ sync "$job" || sync; } 2>/dev/null

@@ -7,26 +7,28 @@ send() {
 	printf '%s endtext\n' "$_nonce" >&3
 }
 
-find_job
-if [ -z "$job" ]; then
-	result state absent
-	exit 0
-fi
-if [ ! -f "$job/code" ]; then
-	if is_kept; then
-		result state running
+tell_job() {
+	if ! is_begun; then
+		result state absent
 		exit 0
 	fi
-	# It may have ended just now.
+	[ "$its_boot" = "$boot" ] || result_bool booted 1
 	if [ ! -f "$job/code" ]; then
-		result state lost
-		exit 0
+		if is_kept; then
+			result state running
+			exit 0
+		fi
+		# It may have ended just now.
+		if [ ! -f "$job/code" ]; then
+			result state lost
+			exit 0
+		fi
 	fi
-fi
-result state finished
-result nonce "$(cat "$job/nonce")"
-result_bool capture "$(cat "$job/capture")"
-result_int code "$(cat "$job/code")"
-[ ! -e "$job/overdue" ] || result_bool overdue 1
-send file out
-send errors err
+	result state finished
+	result nonce "$nonce"
+	result_bool capture "$(cat "$job/capture")"
+	result_int code "$(cat "$job/code")"
+	[ ! -e "$job/overdue" ] || result_bool overdue 1
+	send file out
+	send errors err
+}

@@ -102,10 +102,17 @@ impl Session {
         }
     }
 
-    /// Releases all locks of a run on this target.
-    pub async fn release_locks(&self, place: &str, run: &str, how: Release) -> Result<Released, RemoteError> {
+    /// Releases these locks of a run on this target; all that it has, if none is named.
+    pub async fn release_locks(
+        &self,
+        place: &str,
+        run: &str,
+        names: &[LockName],
+        how: Release,
+    ) -> Result<Released, RemoteError> {
         let wait = if let Release::Break(wait) = how { wait.as_secs() } else { 0 };
-        let payload = Payload::new(RELEASE)
+        let payload = names.iter().fold(Payload::new(RELEASE), |payload, lock| payload.arg(&lock.name));
+        let payload = payload
             .value("place", place)
             .value("run", run)
             .value("wait", wait.to_string())
@@ -134,7 +141,7 @@ impl Session {
 }
 
 /// An error for a step that did not run, because its lock was broken.
-pub(super) fn lock_is_held(outcome: &Outcome) -> Result<(), RemoteError> {
+pub(crate) fn lock_is_held(outcome: &Outcome) -> Result<(), RemoteError> {
     match outcome.data.get(LOCK_LOST).is_some_and(|lost| *lost == true) {
         true => Err(RemoteError::LockLost(outcome.msg.as_str().into())),
         false => Ok(()),

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# Releases all locks that the run $arg_run holds. With arg_look it only says whose they are. With arg_break the
+# Releases the locks "$@" that the run $arg_run holds, or all that it does if none is named. With arg_look it only says whose they are. With arg_break the
 # generation goes up, so that a runner that still has the old one does nothing more; runners that are at work on a
 # step are awaited for $arg_wait seconds, and named if they do not end. With arg_forget the ledger goes too, in the
 # same exec.
@@ -19,7 +19,15 @@ find_busy() {
 	done
 }
 
-for lock in "$place"/*.lock "$place"/*+shared+"$arg_run"; do
+if [ $# = 0 ]; then
+	set -- "$place"/*.lock "$place"/*+shared+"$arg_run"
+else
+	for name; do
+		set -- "$@" "$place/$name.lock" "$place/$name+shared+$arg_run"
+		shift
+	done
+fi
+for lock; do
 	read_lock "$lock" || continue
 	[ "$run" = "$arg_run" ] || continue
 	name=${lock##*/}
@@ -49,6 +57,8 @@ if [ -n "$broken" ]; then
 	done
 	result busy "${busy# }"
 	rm -f "$place/+broken+$digits+"*
+	# What was killed half-way long ago.
+	find "$place" -maxdepth 1 -name '+*' -mmin +1440 -exec rm -f {} + 2>/dev/null
 fi
 result owners "$owners"
 result_int released "$count"

@@ -84,19 +84,7 @@ look() {
 	return 0
 }
 
-# What was killed half-way long ago.
-sweep() {
-	for file in "$place"/+new+* "$place"/+broken+*; do
-		[ -e "$file" ] || continue
-		find "$place" -maxdepth 1 -name '+*' -mmin +1440 -exec rm -f {} + 2>/dev/null
-		return 0
-	done
-}
-
-if [ -z "$arg_look" ]; then
-	open_place
-	sweep
-fi
+[ "$arg_look" ] || open_place
 while [ $# -ge 2 ]; do
 	name=$1 mode=$2
 	shift 2

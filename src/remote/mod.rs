@@ -29,6 +29,7 @@ pub use error::{RemoteError, Trouble};
 pub use job::JobState;
 pub use ledger::{Entry, IN_DOUBT};
 pub use link::{Link, LinkOptions, Transport};
+pub(crate) use lock::lock_is_held;
 pub use lock::{Fence, LOCK_FOLDER, LOCK_LOST, LockAnswer, LockHolder, LockName, LockOwner, Release, Released};
 pub use payload::{OnFailure, Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};

@@ -1,5 +1,6 @@
 //! Tests in the lab: real hypervisors, guests and hosts, each test with its own. `make test` brings the lab up for them.
 
+mod apart;
 mod faults;
 mod guests;
 mod hosts;
@@ -30,7 +31,7 @@ impl Place {
     pub fn new(kind: Kind, count: usize) -> Self {
         let lab = lab();
         let hosts = lab.borrow(kind, count).unwrap();
-        let folder = Folder::new();
+        let folder = Folder::for_machines();
         let named: Vec<Host> = hosts.iter().map(|host| (**host).clone()).collect();
         write_inventory(&lab, &named, &folder.path("")).unwrap();
         Self { hosts, folder }

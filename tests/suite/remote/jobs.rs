@@ -110,14 +110,19 @@ async fn a_job_without_result_or_process_is_lost() {
 
     // A process with the same number that started at another time, or before a reboot, is not it.
     let me = std::process::id();
-    std::fs::write(folder.join("keeper"), format!("{me} 1\n")).unwrap();
+    let line = std::fs::read_to_string(folder.join("keeper")).unwrap();
+    let rest = line.trim().splitn(3, ' ').nth(2).unwrap().to_owned();
+    std::fs::write(folder.join("keeper"), format!("{me} 1 {rest}\n")).unwrap();
     assert!(matches!(session.poll("gone").await.unwrap(), JobState::Lost(_)));
     let stat = std::fs::read_to_string(format!("/proc/{me}/stat")).unwrap();
     let began = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().to_owned();
-    std::fs::write(folder.join("keeper"), format!("{me} {began}\n")).unwrap();
+    std::fs::write(folder.join("keeper"), format!("{me} {began} {rest}\n")).unwrap();
     assert_eq!(session.poll("gone").await.unwrap(), JobState::Running);
-    std::fs::write(folder.join("boot"), "another\n").unwrap();
+    assert_eq!(session.has_booted_since("gone").await.unwrap(), Some(false));
+    let nonce = rest.split(' ').next().unwrap();
+    std::fs::write(folder.join("keeper"), format!("{me} {began} {nonce} another-boot\n")).unwrap();
     assert!(matches!(session.poll("gone").await.unwrap(), JobState::Lost(_)));
+    assert_eq!(session.has_booted_since("gone").await.unwrap(), Some(true));
     session.forget("gone").await.unwrap();
 }
 
@@ -178,4 +183,22 @@ async fn a_job_outlives_the_connection_also_where_there_is_no_home() {
     let left = format!("/var/tmp/etcdrun-{}", uid.trim());
     assert_eq!(std::fs::read_dir(format!("{left}/jobs")).unwrap().count(), 0);
     std::fs::remove_dir_all(left).unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_is_awaited_runs_once_however_often_it_is_asked_for() {
+    for shell in SHELLS {
+        let home = tempfile::tempdir().unwrap();
+        let session = session(shell, home.path());
+        assert_eq!(session.has_booted_since("twice").await.unwrap(), None);
+        let body = "echo x >>\"$HOME/count\"; sleep 0.3; umask; changed";
+        let payload = || Payload::new(body).capture();
+        let (one, other) = tokio::join!(session.run_job(payload(), "twice"), session.run_job(payload(), "twice"));
+        let (one, other) = (one.unwrap(), other.unwrap());
+        assert!(matches!(&one, JobState::Finished(outcome) if outcome.changed && outcome.stdout == "0022"), "{one:?}");
+        assert_eq!(one, other, "{shell:?}");
+        assert_eq!(session.run_job(payload(), "twice").await.unwrap(), one);
+        assert_eq!(std::fs::read_to_string(home.path().join("count")).unwrap(), "x\n", "{shell:?}");
+        session.forget("twice").await.unwrap();
+    }
 }

@@ -72,3 +72,8 @@ fn a_run_that_crashes_at_every_record_ends_as_if_it_had_not() {
 fn a_run_that_crashes_now_and_then_ends_as_if_it_had_not() {
     crash_through(3, 1);
 }
+
+#[test]
+fn a_run_that_crashes_elsewhere_at_every_record_ends_as_if_it_had_not() {
+    crash_through(1, 2);
+}

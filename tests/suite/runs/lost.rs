@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::support::Bench;
+use super::support::{Bench, SmallDisk};
 use crate::support::{descendants, signal};
 
 /// The command goes on until the test lets it end, or takes its folder away.
@@ -194,4 +194,43 @@ fn a_ledger_is_found_where_it_was_begun_although_the_home_can_be_written_now() {
     let _ = std::fs::remove_dir_all("/var/tmp/etcdrun-runs-0");
     said.ends(0);
     assert_ran_once(&bench);
+}
+
+/// The command fills the disk that the ledger is on, so that its end cannot be written down.
+fn fills_the_disk() -> (Bench, SmallDisk) {
+    let play = "- name: Full\n  hosts: all\n  tasks:\n    - { name: Home, file: { path: DIR, state: directory } }\n    \
+         - { name: Fill, shell: 'echo x >>DIR/count; while test -d DIR && ! test -e DIR/go; do sleep 0.05; done; \
+         dd if=/dev/zero of=$HOME/fill bs=4k 2>/dev/null; touch DIR/ended' }\n";
+    let bench = Bench::new(1, play);
+    let disk = SmallDisk::mount(bench.folder.path("home"), "512k");
+    (bench, disk)
+}
+
+#[test]
+fn a_result_that_cannot_be_written_down_is_in_doubt_for_whoever_asks_later() {
+    let (bench, _disk) = fills_the_disk();
+    let mut child = bench.folder.command(&["playbook", "site.yaml"]).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(&bench.folder.path("work/count"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let runner = runner(&bench);
+    bench.folder.write("work/go", "");
+    wait_for(&bench.folder.path("work/ended"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Path::new(&format!("/proc/{runner}")).exists() {
+        assert!(Instant::now() < deadline, "the runner never ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let said = bench.resume().ends(2);
+    assert!(said.stdout.contains("what became of it is not known"), "{}", said.stdout);
+    assert_eq!(bench.folder.read("work/count"), "x\n");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_down_is_never_taken_for_success() {
+    let (bench, _disk) = fills_the_disk();
+    bench.folder.write("work/go", "");
+    let said = bench.folder.run(&["playbook", "site.yaml", "-v"]).ends(2);
+    assert!(said.stdout.contains("what became of it is not known"), "{}", said.stdout);
+    assert_eq!(bench.folder.read("work/count"), "x\n");
 }

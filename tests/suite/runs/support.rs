@@ -31,6 +31,18 @@ impl Bench {
         bench
     }
 
+    /// The same, and the folder in which hosts keep what they need for a moment.
+    pub fn with_own_tmp(hosts: usize, playbook: &str) -> (Self, PathBuf) {
+        let folder = Folder::new();
+        let (home, tmp) = (folder.path("home"), folder.path("tmp"));
+        [&home, &tmp].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        let sshd = Sshd::builder().env("HOME", home.to_str().unwrap()).env("TMPDIR", tmp.to_str().unwrap()).start();
+        folder.write("inventory.yaml", &sshd.inventory(hosts));
+        let bench = Self { sshd, folder };
+        bench.playbook(playbook);
+        (bench, tmp)
+    }
+
     /// `DIR` stands for the folder that tasks work in.
     pub fn playbook(&self, text: &str) {
         self.folder.write("site.yaml", &text.replace("DIR", &self.folder.path("work").display().to_string()));

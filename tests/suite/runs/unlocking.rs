@@ -131,3 +131,18 @@ fn a_run_that_goes_on_holds_its_lock_as_the_new_process() {
     bench.folder.write("work/go", "");
     ends(resumed, 0);
 }
+
+#[test]
+fn no_file_is_sent_any_more_either() {
+    let (bench, tmp) = Bench::with_own_tmp(1, &PLAY.replace("shell: \"echo {{ first.rc }} >>", "script: \"sent.sh "));
+    bench.folder.write("sent.sh", "#!/bin/sh\ntouch \"$1\"\n");
+    let first = start(&bench, &[]);
+    wait_for(&bench, "work/h1");
+    bench.folder.run(&["unlock", &bench.run_id(), "--force", "--wait", "0"]).ends(6);
+    // Whoever still sends a file finds no place to put it.
+    std::fs::remove_dir_all(&tmp).unwrap();
+    std::fs::write(&tmp, "").unwrap();
+    bench.folder.write("work/go", "");
+    let said = ends(first, 6);
+    assert!(said.contains("no longer held by this run") && !said.contains("upload"), "{said}");
+}

@@ -8,7 +8,11 @@ use std::{
 use super::Sshd;
 
 /// A folder with inputs, in which the program runs untouched by the developer's own settings.
-pub struct Folder(tempfile::TempDir);
+pub struct Folder {
+    folder: tempfile::TempDir,
+    /// Hosts of several tests are one machine, and must not wait for each other's locks.
+    shares_machine: bool,
+}
 
 /// What the program said, and how it ended.
 pub struct Said {
@@ -19,10 +23,15 @@ pub struct Said {
 
 impl Folder {
     pub fn new() -> Self {
-        let folder = Self(tempfile::tempdir().unwrap());
+        let folder = Self { folder: tempfile::tempdir().unwrap(), shares_machine: true };
         let alone = "UserKnownHostsFile none\nGlobalKnownHostsFile none\nIdentityAgent none\nIdentityFile none\n";
         folder.write("ssh_config", alone);
         folder
+    }
+
+    /// For hosts that are machines of their own.
+    pub fn for_machines() -> Self {
+        Self { shares_machine: false, ..Self::new() }
     }
 
     /// With an inventory of the hosts h1 to hN on this server.
@@ -33,7 +42,7 @@ impl Folder {
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     pub fn write(&self, name: &str, text: &str) -> &Self {
@@ -54,10 +63,16 @@ impl Folder {
                 command.env_remove(name);
             }
         }
-        command.args(args).current_dir(self.0.path()).env("HOME", self.0.path()).env_remove("XDG_CONFIG_HOME");
+        command
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env_remove("XDG_CONFIG_HOME");
         command.env("ETCDRUN_SSH_CONFIG", self.path("ssh_config")).env_remove("SSH_AUTH_SOCK").env_remove("NO_COLOR");
-        // Hosts of several tests are one machine, and must not wait for each other's locks.
-        command.env("ETCDRUN_LOCK_DIR", self.path("locks")).stdin(Stdio::null());
+        if self.shares_machine {
+            command.env("ETCDRUN_LOCK_DIR", self.path("locks"));
+        }
+        command.stdin(Stdio::null());
         command
     }
 
