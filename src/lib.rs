@@ -12,11 +12,13 @@
 
 pub mod cli;
 pub mod compile;
+pub mod etcd;
 pub mod execute;
 pub mod graph;
 pub mod inventory;
 pub mod model;
 pub mod modules;
+pub mod pki;
 pub mod playbook;
 pub mod remote;
 pub mod report;

@@ -15,7 +15,7 @@ use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, RunArgs},
     input::Compiled,
-    record::RunRecord,
+    record::{RunRecord, state_folder},
     terminal::{QuietKeys, ask_secret},
 };
 use crate::{
@@ -60,6 +60,10 @@ pub(super) fn execute(
     let record = match args.check {
         true => None,
         false => Some(RunRecord::open(args.state_dir.as_deref(), &input.inventories, &inputs, invocation)?),
+    };
+    options.state = match &invocation.resumed {
+        Some(resumed) => resumed.state.path().to_owned(),
+        None => state_folder(args.state_dir.as_deref(), &input.inventories, invocation).path().to_owned(),
     };
     options.run_id = record.as_ref().map_or_else(RunId::new, |record| record.id.clone()).shared();
     apply_defaults(&mut inventory, connection, invocation);

@@ -12,8 +12,9 @@ use crate::{
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, ValueMap},
+    modules::Reach,
     playbook::{Place, Task},
-    remote::{LOCK_FOLDER, LinkOptions, Transport},
+    remote::{LOCK_FOLDER, LinkOptions, Session, Transport},
     source::{Sources, Vars},
     state::Recorder,
     template::{Engine, Layer, Scope},
@@ -43,6 +44,8 @@ pub struct RunOptions {
     /// The folder on hosts that locks are kept in.
     pub lock_dir: Arc<str>,
     pub transport: Transport,
+    /// Where modules keep what outlives the run.
+    pub state: PathBuf,
 }
 
 impl Default for RunOptions {
@@ -62,6 +65,7 @@ impl Default for RunOptions {
             locking: Locking::None,
             lock_dir: LOCK_FOLDER.into(),
             transport: Transport::default(),
+            state: PathBuf::from(".etcdrun"),
         }
     }
 }
@@ -179,6 +183,13 @@ impl Context {
     fn place(&self, task: &Task) -> Arc<str> {
         let line = self.sources.position(task.span).line;
         format!("{}:{line}", self.sources.path(task.span.file).display()).into()
+    }
+}
+
+impl Reach for Context {
+    fn session(&self, host: &str, like: &Session) -> Option<Session> {
+        let host = self.inventory.host(host)?;
+        Some(self.hosts.link(&self.inventory, host.id).session(like.surroundings.clone()))
     }
 }
 

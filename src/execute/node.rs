@@ -269,7 +269,18 @@ impl NodeRun {
                     false => None,
                 };
                 let entry = self.entry(&effects, check_mode);
-                let context = ActionContext { session, check_mode, timeout: self.task.timeout, entry, fenced, job };
+                let context = ActionContext {
+                    session,
+                    check_mode,
+                    timeout: self.task.timeout,
+                    entry,
+                    fenced,
+                    job,
+                    state: self.context.options.state.clone(),
+                    opener: self.context.sources.opener().cloned(),
+                    masker: self.context.sources.masker().clone(),
+                    reach: self.context.clone(),
+                };
                 self.within_limit(action.run(&context)).await.and_then(known)
             }
         }

@@ -16,6 +16,7 @@ type Layer = Arc<Vars>;
 pub(super) fn fill(inventory: &mut Inventory) {
     let Some(span) = inventory.hosts.first().map(|host| host.span) else { return };
     let groups = one("groups", groups(inventory, span));
+    let releases = one("etcd_releases", mapping(span, inventory.etcd_releases.iter().map(|(k, v)| (&**k, v.clone()))));
     let clusters: HashMap<&str, Layer> = inventory
         .clusters()
         .map(|cluster| (cluster.name.as_str(), one("cluster", describe_cluster(inventory, cluster, span))))
@@ -33,7 +34,7 @@ pub(super) fn fill(inventory: &mut Inventory) {
                     (clusters.get(cluster.as_str()), hypervisor.as_ref().and_then(|name| hypervisors.get(name)))
                 }
             };
-            let shared = [Some(&groups), cluster, hypervisor].into_iter().flatten().cloned();
+            let shared = [Some(&groups), Some(&releases), cluster, hypervisor].into_iter().flatten().cloned();
             shared.chain([Arc::new(own(inventory, host))]).collect()
         })
         .collect();
@@ -93,6 +94,10 @@ fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Nod
         [("name", Node::string(span, cluster.name.as_str())), ("members", Node::new(span, Kind::Seq(members)))],
     );
     cluster.sections.iter().for_each(|(name, section)| push(&mut node, name, section.clone()));
+    // What is not written says nothing, but it is there.
+    for name in ["etcd", "tls", "auth"].into_iter().filter(|name| cluster.sections.get(*name).is_none()) {
+        push(&mut node, name, mapping(span, []));
+    }
     node
 }
 
@@ -104,17 +109,31 @@ fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
         _ => Node::new(host.span, Kind::Null),
     };
     push(&mut node, "hypervisor", hypervisor);
+    push(&mut node, "ip", ip_of(host));
     let Some(cluster) = cluster else { return node };
     push(&mut node, "cluster", Node::string(host.span, cluster.name.as_str()));
     for name in ["interfaces", "guest", "etcd"] {
         let merged = match (cluster.sections.get(name), host.sections.get(name)) {
             (Some(general), Some(specific)) => overlay(general, specific),
             (Some(only), None) | (None, Some(only)) => only.clone(),
+            (None, None) if name == "etcd" => mapping(host.span, []),
             (None, None) => continue,
         };
         push(&mut node, name, merged);
     }
     node
+}
+
+/// The address that etcd binds: the one that is said, that of the first interface, or where to connect.
+fn ip_of(host: &Host) -> Node {
+    let field = |section: &Node, name: &str| Some(section.as_map()?.get(name)?.clone());
+    let said = host.sections.get("etcd").and_then(|etcd| field(etcd, "ip"));
+    let first = || host.sections.get("interfaces")?.as_seq()?.first().and_then(|first| field(first, "ip"));
+    let bare = |node: Node| match node.as_str().and_then(|text| text.split_once('/')) {
+        Some((ip, _)) => Node::string(node.span, ip),
+        None => node,
+    };
+    said.or_else(first).map_or_else(|| Node::string(host.span, host.address()), bare)
 }
 
 /// Mappings merge at every depth; anything else is replaced.

@@ -8,14 +8,15 @@ use super::{
     draft::{Draft, DraftKind, GroupDraft, HostDraft, check_vars, merge},
     entry::{ClusterEntry, GroupEntry, HostEntry, MemberEntry, SshEntry},
     range::{MAX_HOSTS, NodeSet, fill},
+    sections,
 };
 use crate::{
     model::{Span, Spanned},
-    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, did_you_mean, from_node},
+    source::{self, Diagnostic, Diagnostics, Key, Kind, Map, Node, did_you_mean, from_node},
 };
 
 /// The top-level keys of an inventory file.
-pub(super) const SECTIONS: [&str; 6] = ["ssh", "vars", "hypervisors", "hosts", "groups", "clusters"];
+pub(super) const SECTIONS: [&str; 7] = ["ssh", "vars", "hypervisors", "hosts", "groups", "clusters", "etcd_releases"];
 
 /// Groups that exist without being written.
 pub(super) const BUILTIN_GROUPS: [&str; 4] = ["all", "ungrouped", "hypervisors", "members"];
@@ -64,6 +65,7 @@ impl Collector<'_> {
             "hosts" => self.hosts(node, &DraftKind::Plain),
             "groups" => self.groups(node),
             "clusters" => self.clusters(node),
+            "etcd_releases" => self.etcd_releases(node),
             _ if ansible => self.ansible_group(key, node),
             name => {
                 let known = SECTIONS.into_iter().chain(["all"]);
@@ -126,6 +128,9 @@ impl Collector<'_> {
     ) -> Result<Node, ()> {
         let filled = if values.is_empty() { Ok(entry.clone()) } else { fill(entry, values) };
         let filled = filled.map_err(|(at, message)| self.diagnostics.error(at.span, message))?;
+        for (key, node) in filled.as_map().into_iter().flat_map(Map::iter) {
+            sections::check(&key.name, node, self.diagnostics);
+        }
         match check(&filled) {
             None => Ok(filled),
             Some(problems) => {
@@ -319,6 +324,14 @@ impl Collector<'_> {
         }
     }
 
+    fn etcd_releases(&mut self, node: Node) {
+        let map = self.entries(node, "versions of etcd");
+        for (_, release) in map.iter() {
+            source::check::<sections::Release>(release, self.diagnostics);
+        }
+        merge("etcd_releases", &mut self.draft.etcd_releases, map, true, self.diagnostics);
+    }
+
     fn cluster(&mut self, key: &Key, entry: Node) {
         if !self.check_name(&key.name, key.span, "cluster") {
             return;
@@ -339,6 +352,7 @@ impl Collector<'_> {
     fn cluster_settings(&mut self, key: &Key, mut map: Map) {
         let ssh = map.remove("ssh").and_then(|(_, node)| self.ssh(node)).unwrap_or_default();
         let vars = map.remove("vars").map(|(_, node)| check_vars(node, self.diagnostics)).unwrap_or_default();
+        map.iter().for_each(|(section, node)| sections::check(&section.name, node, self.diagnostics));
         let cluster = self.draft.clusters.entry(key.name.clone()).or_default();
         merge(&format!("{}: ssh", key.name), &mut cluster.ssh, ssh, true, self.diagnostics);
         merge(&key.name, &mut cluster.vars, vars, false, self.diagnostics);

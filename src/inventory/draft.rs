@@ -10,14 +10,25 @@ use crate::{
 };
 
 /// Names that templates already know; a variable of that name would hide what they mean.
-pub const RESERVED_VARS: [&str; 8] =
-    ["inventory_hostname", "group_names", "groups", "hostvars", "host", "cluster", "member", "hypervisor"];
+pub const RESERVED_VARS: [&str; 9] = [
+    "inventory_hostname",
+    "group_names",
+    "groups",
+    "hostvars",
+    "host",
+    "cluster",
+    "member",
+    "hypervisor",
+    "etcd_releases",
+];
 
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) hosts: IndexMap<Arc<str>, HostDraft>,
     pub(super) groups: IndexMap<Arc<str>, GroupDraft>,
     pub(super) clusters: IndexMap<Arc<str>, ClusterDraft>,
+    /// The catalogue of etcd, by version.
+    pub(super) etcd_releases: Vars,
 }
 
 #[derive(Debug)]

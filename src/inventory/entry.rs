@@ -9,6 +9,7 @@ use serde::{
     de::{self, IgnoredAny, Visitor},
 };
 
+use super::sections::{AuthSection, EtcdSection, TlsSection};
 use crate::model::Seconds;
 
 /// How to reach hosts over SSH. Set at any level; the most specific level wins, field by field.
@@ -84,6 +85,7 @@ pub(super) struct MemberEntry {
     /// What differs from the cluster's `guest`.
     pub(super) guest: FreeMap,
     /// What differs from the cluster's `etcd`.
+    #[schemars(with = "EtcdSection")]
     pub(super) etcd: FreeMap,
 }
 
@@ -92,10 +94,13 @@ pub(super) struct MemberEntry {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ClusterEntry {
     /// Settings of etcd, the same on every member.
+    #[schemars(with = "EtcdSection")]
     pub(super) etcd: FreeMap,
     /// The shape of the members' guests.
     pub(super) guest: FreeMap,
+    #[schemars(with = "TlsSection")]
     pub(super) tls: FreeMap,
+    #[schemars(with = "AuthSection")]
     pub(super) auth: FreeMap,
     #[schemars(with = "std::collections::BTreeMap<String, Option<MemberEntry>>")]
     pub(super) members: FreeMap,

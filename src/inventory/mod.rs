@@ -24,6 +24,7 @@ mod range;
 pub mod render;
 mod resolve;
 mod schema;
+pub mod sections;
 mod settings;
 mod types;
 

@@ -10,8 +10,8 @@ use super::{
     draft::{ClusterDraft, Draft, DraftKind, GroupDraft, HostDraft, to_map},
     entry::{HostEntry, Interface, MemberEntry, SshEntry, SshVia},
     hierarchy::{self, Level, Levels},
-    interfaces, pattern,
-    settings::{Settings, folder},
+    interfaces, pattern, sections,
+    settings::{self, Settings, folder},
     types::{Cluster, Group, GroupKind, Host, HostId, HostKind, Inventory},
 };
 use crate::{
@@ -32,9 +32,25 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     let groups = groups(&levels, &tiers, &hosts, &draft.clusters);
     let clusters = clusters(draft.clusters, &groups);
     let by_name = resolver.by_name;
-    let mut inventory = Inventory { hosts: hosts.into_iter().map(|h| h.host).collect(), by_name, groups, clusters };
+    let etcd_releases = Arc::new(with_paths(draft.etcd_releases, sources));
+    let hosts = hosts.into_iter().map(|h| h.host).collect();
+    let mut inventory = Inventory { hosts, by_name, groups, clusters, etcd_releases };
+    sections::agree(&inventory, diagnostics);
     builtin::fill(&mut inventory);
     inventory
+}
+
+/// Files of the catalogue are relative to the file that names them.
+fn with_paths(mut releases: Vars, sources: &Sources) -> Vars {
+    for release in releases.values_mut() {
+        let Kind::Map(map) = &mut release.kind else { continue };
+        if let Some((key, node)) = map.remove("file") {
+            let path = node.as_str().map(|path| settings::resolve(&folder(sources, node.span), path));
+            let node = path.map_or(node.clone(), |path| Node::string(node.span, &*path.to_string_lossy()));
+            map.push(key, node);
+        }
+    }
+    releases
 }
 
 struct Resolver<'a> {
@@ -69,7 +85,7 @@ struct Pending {
 impl Resolver<'_> {
     /// One name means one thing, so that a pattern does.
     fn check_names(&mut self, draft: &mut Draft) {
-        let Draft { hosts, groups, clusters } = draft;
+        let Draft { hosts, groups, clusters, .. } = draft;
         clusters.retain(|name, cluster| {
             let Some(span) = cluster.span else { return false };
             if BUILTIN_GROUPS.contains(&canonical(name)) {

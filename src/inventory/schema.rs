@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 
-use super::entry::{ClusterEntry, Free, FreeMap, GroupEntry, HostEntry, SshEntry};
+use super::{
+    entry::{ClusterEntry, Free, FreeMap, GroupEntry, HostEntry, SshEntry},
+    sections::Release,
+};
 use crate::model::Value;
 
 /// An inventory of etcdrun: hypervisors, hosts, groups and clusters.
@@ -28,6 +31,9 @@ struct InventoryFile {
     groups: BTreeMap<String, Option<GroupEntry>>,
     #[schemars(default)]
     clusters: BTreeMap<String, Option<ClusterEntry>>,
+    /// Releases of etcd that can be installed, by version.
+    #[schemars(default)]
+    etcd_releases: BTreeMap<String, Release>,
     /// An inventory in Ansible's own shape.
     #[schemars(default)]
     all: Free,

@@ -105,6 +105,8 @@ pub struct Inventory {
     pub(super) by_name: HashMap<HostName, HostId>,
     pub(super) groups: IndexMap<GroupName, Group>,
     pub(super) clusters: IndexMap<ClusterName, Cluster>,
+    /// The releases of etcd that can be installed, by version, as written.
+    pub etcd_releases: Arc<Vars>,
 }
 
 impl Inventory {

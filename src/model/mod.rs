@@ -9,6 +9,7 @@ mod names;
 mod outcome;
 mod scalar;
 mod span;
+mod version;
 
 pub use effects::{Disruption, Effects};
 pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RunResult, Shown};
@@ -17,6 +18,7 @@ pub use names::{ClusterName, GroupName, HostName};
 pub use outcome::{Diff, Outcome, Status};
 pub use scalar::{ByteSize, FileMode, ParseScalarError, Seconds};
 pub use span::{FileId, Span, Spanned};
+pub use version::Version;
 
 /// A run-time value: registered results, facts, rendered variables.
 pub type Value = serde_json::Value;

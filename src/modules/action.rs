@@ -1,12 +1,17 @@
 //! What a task does once its arguments are known.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
 use crate::{
-    model::Outcome,
+    model::{Masker, Outcome},
     remote::{Entry, JobState, Payload, RemoteError, Session, Step, lock_is_held},
+    source::Opener,
 };
 
 /// Either a payload for the target, or something the engine does itself.
@@ -38,9 +43,48 @@ pub struct ActionContext {
     pub fenced: bool,
     /// For an action that takes the target down: the job in which it does.
     pub job: Option<String>,
+    /// The folder on the operator's disk in which state is kept.
+    pub state: PathBuf,
+    /// Opens files of the operator that are encrypted.
+    pub opener: Option<Arc<dyn Opener>>,
+    /// Knows what must not be shown.
+    pub masker: Masker,
+    /// The way to the other hosts of the inventory.
+    pub reach: Arc<dyn Reach>,
+}
+
+/// The way to hosts of the inventory, by name.
+pub trait Reach: Send + Sync {
+    /// As the same user and in the same surroundings as another session; nothing if there is no such host.
+    fn session(&self, host: &str, like: &Session) -> Option<Session>;
+}
+
+/// There is nobody else.
+struct Alone;
+
+impl Reach for Alone {
+    fn session(&self, _: &str, _: &Session) -> Option<Session> {
+        None
+    }
 }
 
 impl ActionContext {
+    /// For an action outside of a run: no lock, no ledger, no other hosts.
+    pub fn alone(session: Arc<Session>, check_mode: bool) -> Self {
+        Self {
+            session,
+            check_mode,
+            timeout: None,
+            entry: None,
+            fenced: false,
+            job: None,
+            state: PathBuf::from(".etcdrun"),
+            opener: None,
+            masker: Masker::default(),
+            reach: Arc::new(Alone),
+        }
+    }
+
     /// Runs one payload on the target with the task's settings.
     pub async fn run(&self, payload: Payload) -> Result<Outcome, ActionError> {
         let (entry, fenced) = (self.entry.clone(), self.fenced);

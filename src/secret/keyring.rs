@@ -1,6 +1,9 @@
 //! The operator's keys, read when something must be opened and not before.
 
 use std::{
+    fs::{DirBuilder, OpenOptions},
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -138,7 +141,37 @@ impl Keyring {
     }
 }
 
+/// A new identity in the first of the usual places, as age-keygen writes it. Returns its public half.
+fn make_identity(path: &Path) -> Result<String, OpenError> {
+    use age::secrecy::ExposeSecret;
+    let wrong = |error: std::io::Error| {
+        OpenError::new(
+            format!("cannot make an identity at {}: {error}", path.display()),
+            "name one with --age-identity, or say who may open it (`tls.ca.recipients`, .age-recipients)",
+        )
+    };
+    let identity = age::x25519::Identity::generate();
+    let public = identity.to_public().to_string();
+    let secret = identity.to_string();
+    let text = Zeroizing::new(format!("# public key: {public}\n{}\n", secret.expose_secret()));
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path).map_err(wrong)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(wrong)?;
+    Ok(public)
+}
+
 impl Opener for Keyring {
+    fn own_recipient(&self) -> Result<Option<String>, OpenError> {
+        if let Some(own) = self.identities()?.iter().find_map(Identity::public) {
+            return Ok(Some(own));
+        }
+        if !self.options.identities.is_empty() {
+            return Ok(None);
+        }
+        usual_places().first().map(|path| make_identity(path)).transpose()
+    }
+
     fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         let stanzas = stanzas(sealed);
         if stanzas.is_empty() {

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-use crate::model::{ByteSize, FileMode, ParseScalarError, Seconds};
+use crate::model::{ByteSize, FileMode, ParseScalarError, Seconds, Version};
 
 pub(super) const SCALAR: &str = "$etcdrun::scalar";
 
@@ -64,4 +64,8 @@ scalar!(ByteSize, "ByteSize", {
 scalar!(Seconds, "Duration", {
     "type": ["string", "number"],
     "description": "Seconds, or a number with a unit: 250ms, 30s, 5m, 2h."
+});
+scalar!(Version, "Version", {
+    "type": "string",
+    "description": "A version of etcd, whole: 3.5.34."
 });

@@ -19,6 +19,11 @@ pub fn is_sealed(bytes: &[u8]) -> bool {
 /// Opens what is encrypted. Commands that run something bring one that may ask for a passphrase.
 pub trait Opener: Send + Sync {
     fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError>;
+
+    /// The recipient that the operator's own key is, for what only they have to open; made if there is none.
+    fn own_recipient(&self) -> Result<Option<String>, OpenError> {
+        Ok(None)
+    }
 }
 
 /// Why something stays shut, and the way out.

@@ -304,6 +304,7 @@ impl<'n> de::Deserializer<'n> for De<'n> {
         visitor: V,
     ) -> Result<V::Value, TypeError> {
         let entries = match &self.node.kind {
+            _ if self.is_later() => Vec::new(),
             Kind::Map(map) => self.known_entries(map, fields),
             Kind::Null => Vec::new(),
             _ => return Err(self.wrong("a mapping")),

@@ -61,7 +61,7 @@ pub(super) fn open_private(path: &Path) -> io::Result<File> {
 }
 
 /// Writes a whole file that appears at once, and stays.
-pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     let new = path.with_extension(format!("new-{:08x}", rand::random::<u32>()));
     let write = || {
         let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;

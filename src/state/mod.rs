@@ -29,6 +29,7 @@ mod vault;
 pub use bundle::Bundle;
 pub use error::StateError;
 pub use folder::StateFolder;
+pub(crate) use folder::write_private;
 pub use journal::Journal;
 pub use operator::Operator;
 pub use past::{Done, NodePast, Past};

@@ -95,8 +95,11 @@ fn files_that_disagree_name_both_places() {
             "ssh: {user: x}\nvars: {v: 1}\nhypervisors: {hv1: {address: 10.0.0.1, vars: {w: 1}}}\nhosts: {h: {}}\n",
         ),
         ("b.yaml", "ssh: {user: y}\nvars: {v: 2}\nhypervisors: {hv1: {address: 10.0.0.2, vars: {w: 2}}, h: {}}\n"),
-        ("c.yaml", "clusters: {p: {etcd: {version: 1}, members: {m: {zone: a}}}}\n"),
-        ("d.yaml", "clusters: {p: {etcd: {version: 2, quota: 3}, members: {m: {zone: a}}}, q: {members: {m: {}}}}\n"),
+        ("c.yaml", "clusters: {p: {etcd: {version: 3.5.33}, members: {m: {zone: a}}}}\n"),
+        (
+            "d.yaml",
+            "clusters: {p: {etcd: {version: 3.5.34, quota: 3}, members: {m: {zone: a}}}, q: {members: {m: {}}}}\n",
+        ),
     ]);
     let loaded = load_paths(folder, &["a.yaml", "b.yaml", "c.yaml", "d.yaml"]);
     insta::assert_snapshot!(loaded.problems());

@@ -47,14 +47,7 @@ impl Operator<'_> {
 
     async fn act(&self, module: &str, args: &str, check_mode: bool) -> Outcome {
         let action = self.build(module, args, check_mode).unwrap_or_else(|problems| panic!("{module}: {problems:?}"));
-        let context = ActionContext {
-            session: self.session.clone(),
-            check_mode,
-            timeout: None,
-            entry: None,
-            fenced: false,
-            job: None,
-        };
+        let context = ActionContext::alone(self.session.clone(), check_mode);
         let result = match action {
             Action::Remote(payload) => context.run(payload).await,
             Action::Engine(action) => action.run(&context).await,

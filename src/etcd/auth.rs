@@ -1,0 +1,232 @@
+//! Users, roles and permissions: what is missing, and making it so.
+//!
+//! Asking whether authentication is on is a proposal, so it is told by what an anonymous call is answered.
+
+use std::collections::BTreeSet;
+
+use etcd_client::{Client, PermissionType, UserAddOptions};
+
+use super::{EtcdError, MemberClient};
+use crate::inventory::sections::{Access, AuthSection, Permission};
+
+/// One thing to be done, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    AddRole(String),
+    Grant(String, Range, Access),
+    Revoke(String, Range),
+    AddUser(String, Option<String>),
+    GrantRole(String, String),
+    RevokeRole(String, String),
+    Enable,
+}
+
+/// Keys from the first to, but without, the last; one key if that is empty.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Range {
+    key: Vec<u8>,
+    end: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub changes: Vec<Change>,
+}
+
+impl Range {
+    fn of(permission: &Permission) -> Self {
+        match (&permission.prefix, &permission.key) {
+            (Some(prefix), _) if prefix.is_empty() => Self { key: vec![0], end: vec![0] },
+            (Some(prefix), _) => Self { key: prefix.clone().into_bytes(), end: behind(prefix.as_bytes()) },
+            (None, key) => Self {
+                key: key.clone().unwrap_or_default().into_bytes(),
+                end: permission.range_end.clone().unwrap_or_default().into_bytes(),
+            },
+        }
+    }
+}
+
+/// The first key behind all that begin with the prefix.
+fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let key = String::from_utf8_lossy(&self.key);
+        match (self.key.as_slice(), self.end.as_slice()) {
+            ([0], [0]) => f.write_str("all keys"),
+            (_, []) => write!(f, "{key}"),
+            (from, end) if end == behind(from) => write!(f, "{key}*"),
+            (_, end) => write!(f, "{key} to {}", String::from_utf8_lossy(end)),
+        }
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AddRole(role) => write!(f, "role {role}"),
+            Self::Grant(role, range, access) => write!(f, "role {role}: {} on {range}", word(*access)),
+            Self::Revoke(role, range) => write!(f, "role {role}: nothing on {range}"),
+            Self::AddUser(user, _) => write!(f, "user {user}"),
+            Self::GrantRole(user, role) => write!(f, "user {user}: role {role}"),
+            Self::RevokeRole(user, role) => write!(f, "user {user}: without role {role}"),
+            Self::Enable => f.write_str("authentication on"),
+        }
+    }
+}
+
+fn word(access: Access) -> &'static str {
+    match access {
+        Access::Readwrite => "readwrite",
+        Access::Read => "read",
+        Access::Write => "write",
+    }
+}
+
+/// What is missing. `root_password` is for root where that is a matter of passwords; `stranger` is a client that
+/// belongs to no user.
+pub async fn plan(
+    member: &MemberClient,
+    auth: &AuthSection,
+    root_password: Option<&str>,
+    stranger: &MemberClient,
+) -> Result<Plan, EtcdError> {
+    let is_on = is_on(stranger).await?;
+    let mut client = member.client().await?;
+    let mut plan = Plan::default();
+    let roles: BTreeSet<String> = member.bounded(client.role_list()).await?.roles().iter().cloned().collect();
+    let users: BTreeSet<String> = member.bounded(client.user_list()).await?.users().iter().cloned().collect();
+    let root = ("root".to_owned(), None);
+    let wanted_roles = auth.roles.iter().map(|(name, role)| (name.clone(), role.clone()));
+    for (name, role) in [root].into_iter().chain(wanted_roles.filter(|(name, _)| name != "root")) {
+        if !roles.contains(&name) {
+            plan.changes.push(Change::AddRole(name.clone()));
+        }
+        let has = match roles.contains(&name) && name != "root" {
+            true => permissions(member, &mut client, &name).await?,
+            false => Vec::new(),
+        };
+        let wanted = role.unwrap_or_default().permissions;
+        plan_role(&name, &has, &wanted, &mut plan);
+    }
+    let root_user = auth.users.get("root").cloned().flatten().unwrap_or_default();
+    let mut wanted_users = vec![("root".to_owned(), root_password.map(str::to_owned), root_user.roles)];
+    for (name, user) in auth.users.iter().filter(|(name, _)| *name != "root") {
+        let user = user.clone().unwrap_or_default();
+        wanted_users.push((name.clone(), user.password, user.roles));
+    }
+    for (name, password, mut roles) in wanted_users {
+        if name == "root" && !roles.iter().any(|role| role == "root") {
+            roles.push("root".into());
+        }
+        let has: BTreeSet<String> = match users.contains(&name) {
+            true => member.bounded(client.user_get(name.as_str())).await?.roles().iter().cloned().collect(),
+            false => {
+                plan.changes.push(Change::AddUser(name.clone(), password));
+                BTreeSet::new()
+            }
+        };
+        let wanted: BTreeSet<String> = roles.into_iter().collect();
+        plan.changes.extend(wanted.difference(&has).map(|role| Change::GrantRole(name.clone(), role.clone())));
+        plan.changes.extend(has.difference(&wanted).map(|role| Change::RevokeRole(name.clone(), role.clone())));
+    }
+    if !is_on {
+        plan.changes.push(Change::Enable);
+    }
+    Ok(plan)
+}
+
+/// Whether authentication is on, as somebody sees it who is no user of etcd.
+async fn is_on(stranger: &MemberClient) -> Result<bool, EtcdError> {
+    let mut client = stranger.client().await?;
+    match stranger.bounded(client.user_list()).await {
+        Ok(_) => Ok(false),
+        Err(EtcdError::Refused { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+async fn permissions(
+    member: &MemberClient,
+    client: &mut Client,
+    role: &str,
+) -> Result<Vec<(Range, Access)>, EtcdError> {
+    let answer = member.bounded(client.role_get(role)).await?;
+    let permission = |permission: etcd_client::Permission| {
+        let range = Range { key: permission.key().to_vec(), end: permission.range_end().to_vec() };
+        let access = match permission.get_type() {
+            x if x == PermissionType::Read as i32 => Access::Read,
+            x if x == PermissionType::Write as i32 => Access::Write,
+            _ => Access::Readwrite,
+        };
+        (range, access)
+    };
+    Ok(answer.permissions().into_iter().map(permission).collect())
+}
+
+fn plan_role(name: &str, has: &[(Range, Access)], wanted: &[Permission], plan: &mut Plan) {
+    let wanted: Vec<(Range, Access)> =
+        wanted.iter().map(|permission| (Range::of(permission), permission.access.unwrap_or_default())).collect();
+    for (range, access) in wanted.iter().filter(|wish| !has.contains(wish)) {
+        plan.changes.push(Change::Grant(name.to_owned(), range.clone(), *access));
+    }
+    for (range, _) in has.iter().filter(|(range, _)| !wanted.iter().any(|(wish, _)| wish == range)) {
+        plan.changes.push(Change::Revoke(name.to_owned(), range.clone()));
+    }
+}
+
+/// Makes the changes, one after the other. What somebody else has done meanwhile is fine.
+pub async fn apply(member: &MemberClient, plan: &Plan) -> Result<(), EtcdError> {
+    let mut client = member.client().await?;
+    for change in &plan.changes {
+        match make(member, &mut client, change).await {
+            Ok(()) => {}
+            Err(EtcdError::Refused { reason, .. }) if reason.contains("already exists") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn make(member: &MemberClient, client: &mut Client, change: &Change) -> Result<(), EtcdError> {
+    match change {
+        Change::AddRole(role) => member.bounded(client.role_add(role.as_str())).await.map(drop),
+        Change::Grant(role, range, access) => {
+            let kind = match access {
+                Access::Readwrite => PermissionType::Readwrite,
+                Access::Read => PermissionType::Read,
+                Access::Write => PermissionType::Write,
+            };
+            let permission = etcd_client::Permission::new(kind, range.key.clone()).with_range_end(range.end.clone());
+            member.bounded(client.role_grant_permission(role.as_str(), permission)).await.map(drop)
+        }
+        Change::Revoke(role, range) => {
+            let options = etcd_client::RoleRevokePermissionOptions::new().with_range_end(range.end.clone());
+            member
+                .bounded(client.role_revoke_permission(role.as_str(), range.key.clone(), Some(options)))
+                .await
+                .map(drop)
+        }
+        Change::AddUser(user, password) => {
+            let options = password.is_none().then(|| UserAddOptions::new().with_no_pwd());
+            let password = password.clone().unwrap_or_default();
+            member.bounded(client.user_add(user.as_str(), password, options)).await.map(drop)
+        }
+        Change::GrantRole(user, role) => {
+            member.bounded(client.user_grant_role(user.as_str(), role.as_str())).await.map(drop)
+        }
+        Change::RevokeRole(user, role) => {
+            member.bounded(client.user_revoke_role(user.as_str(), role.as_str())).await.map(drop)
+        }
+        Change::Enable => member.bounded(client.auth_enable()).await.map(drop),
+    }
+}

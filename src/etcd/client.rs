@@ -1,0 +1,111 @@
+//! A client of one member. Its channel goes through the SSH connection to that member's host.
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use etcd_client::{Channel, Client, ConnectOptions};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use zeroize::Zeroizing;
+
+use super::EtcdError;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// A single call may take this long.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Any two-way stream.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Makes the connections to members: through SSH, or directly in tests.
+#[async_trait]
+pub trait Dial: Send + Sync {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>>;
+}
+
+/// What proves who we are, and who the members are.
+#[derive(Clone, Default)]
+pub struct Credential {
+    /// The authority of the servers' certificates, in PEM.
+    pub authority: String,
+    /// Our certificate and its key, in PEM.
+    pub identity: Option<(String, Zeroizing<String>)>,
+    /// Our name and password.
+    pub login: Option<(String, Zeroizing<String>)>,
+}
+
+/// One member, as a client sees it.
+#[derive(Clone)]
+pub struct MemberClient {
+    pub name: Arc<str>,
+    channel: tonic::transport::Channel,
+    login: Option<(String, Zeroizing<String>)>,
+}
+
+impl MemberClient {
+    /// Connects when it is first used, and again whenever the connection was lost.
+    pub fn new(
+        name: &str,
+        address: &str,
+        port: u16,
+        credential: &Credential,
+        dial: Arc<dyn Dial>,
+    ) -> Result<Self, EtcdError> {
+        let wrong = |error: tonic::transport::Error| EtcdError::Certificates(innermost(&error));
+        let authority = match address.contains(':') {
+            true => format!("[{address}]:{port}"),
+            false => format!("{address}:{port}"),
+        };
+        let mut tls =
+            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&credential.authority)).domain_name(address);
+        if let Some((certificate, key)) = &credential.identity {
+            tls = tls.identity(Identity::from_pem(certificate, key.as_bytes()));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{authority}"))
+            .map_err(wrong)?
+            .tls_config(tls)
+            .map_err(wrong)?
+            .connect_timeout(CONNECT_LIMIT)
+            .timeout(CALL_LIMIT);
+        let host: Arc<str> = address.into();
+        let connector = tower::service_fn(move |_| {
+            let (dial, host) = (dial.clone(), host.clone());
+            async move { dial.dial(&host, port).await.map(TokioIo::new) }
+        });
+        let channel = endpoint.connect_with_connector_lazy(connector);
+        Ok(Self { name: name.into(), channel, login: credential.login.clone() })
+    }
+
+    /// A client that is logged in, where there is a login and etcd asks for one.
+    pub async fn client(&self) -> Result<Client, EtcdError> {
+        let login = self.login.as_ref();
+        let options = login.map(|(name, password)| ConnectOptions::new().with_user(name.as_str(), password.as_str()));
+        let channel = || Channel::Tonic(self.channel.clone());
+        match self.bounded(Client::from_channel(channel(), options)).await {
+            Err(EtcdError::Refused { reason, .. }) if reason.contains("authentication is not enabled") => {
+                self.bounded(Client::from_channel(channel(), None)).await
+            }
+            client => client,
+        }
+    }
+
+    /// One call, which ends in time.
+    pub async fn bounded<T>(&self, call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T, EtcdError> {
+        let limit = CONNECT_LIMIT + CALL_LIMIT;
+        match tokio::time::timeout(limit, call).await {
+            Ok(result) => result.map_err(|error| EtcdError::of(&self.name, &error)),
+            Err(_) => Err(EtcdError::TimedOut { member: self.name.to_string(), limit }),
+        }
+    }
+}
+
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,23 @@
+//! etcd: what its versions understand, how its servers are configured, and a client of its API that goes through SSH.
+//!
+//! ```text
+//! client ── gRPC over TLS ── tunnel (direct-tcpip) ── sshd of the member ── etcd
+//! ```
+//!
+//! In: a member, a way to it, and what proves who we are. Out: what the member says. TLS is verified end to end, however
+//! the connection gets there. Every call is bounded in time. Knows nothing of playbooks, and prints nothing.
+
+mod auth;
+mod client;
+mod config;
+mod error;
+mod record;
+pub mod settings;
+mod status;
+
+pub use auth::{Change, Plan, apply, plan};
+pub use client::{Credential, Dial, MemberClient, Stream};
+pub use config::{ServerConfig, environment};
+pub use error::EtcdError;
+pub use record::{ClusterRecord, Phase};
+pub use status::{ClusterStatus, MemberStatus, look};

@@ -1,0 +1,62 @@
+//! What is known here of a cluster that was formed: so that nobody forms it a second time.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::{StateError, write_private};
+
+/// `.etcdrun/clusters/NAME.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterRecord {
+    pub phase: Phase,
+    /// What tells this cluster from others while it forms.
+    pub token: String,
+    /// The members it is formed from.
+    pub members: Vec<String>,
+    /// In hexadecimal, once it is known.
+    pub cluster_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// All data folders were seen empty, and members may have been started.
+    Forming,
+    /// Every member has answered.
+    Formed,
+}
+
+impl ClusterRecord {
+    fn path(state: &Path, cluster: &str) -> PathBuf {
+        state.join("clusters").join(format!("{cluster}.json"))
+    }
+
+    pub fn load(state: &Path, cluster: &str) -> Result<Option<Self>, StateError> {
+        let path = Self::path(state, cluster);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| StateError::Damaged {
+                path,
+                line: error.line(),
+                problem: error.to_string(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io(path, &error)),
+        }
+    }
+
+    /// It stays, also when the machine fails right after.
+    pub fn keep(&self, state: &Path, cluster: &str) -> Result<(), StateError> {
+        let path = Self::path(state, cluster);
+        let folder = state.join("clusters");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| StateError::io(&folder, &error))?;
+        let text = serde_json::to_vec_pretty(self).map_err(|error| StateError::io(&path, &error.into()))?;
+        write_private(&path, &text)
+    }
+}

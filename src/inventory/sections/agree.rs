@@ -1,0 +1,253 @@
+//! What the sections of a cluster must agree on, once all files have merged.
+
+use std::collections::HashMap;
+
+use super::{AuthMethod, AuthSection, EtcdSection, Release, TlsSection};
+use crate::{
+    etcd::settings,
+    inventory::types::{Cluster, Host, Inventory},
+    model::{Span, Version},
+    source::{Diagnostic, Diagnostics, Node, did_you_mean, from_node},
+};
+
+/// Checks every cluster. What does not even have the right shape was reported before, and is passed over.
+pub fn agree(inventory: &Inventory, diagnostics: &mut Diagnostics) {
+    let releases = releases(inventory, diagnostics);
+    for cluster in inventory.clusters() {
+        let check = Check { inventory, cluster, releases: &releases, diagnostics };
+        check.run();
+    }
+}
+
+/// The catalogue, with what is wrong in it reported.
+fn releases(inventory: &Inventory, diagnostics: &mut Diagnostics) -> HashMap<Version, Release> {
+    let mut known = HashMap::new();
+    for (name, node) in inventory.etcd_releases.iter() {
+        match name.parse::<Version>() {
+            Ok(version) => {
+                if let Ok(release) = from_node::<Release>(node) {
+                    check_release(name, &release, node, diagnostics);
+                    known.insert(version, release);
+                }
+            }
+            Err(error) => diagnostics.error(node.span, error.to_string()),
+        }
+    }
+    known
+}
+
+fn check_release(name: &str, release: &Release, node: &Node, diagnostics: &mut Diagnostics) {
+    match (&release.file, &release.url) {
+        (Some(_), Some(_)) => diagnostics.error(node.span, format!("etcd {name} has both a `file` and a `url`")),
+        (None, None) => diagnostics.error(node.span, format!("etcd {name} has neither a `file` nor a `url`")),
+        _ => {}
+    }
+    match &release.sha256 {
+        Some(sum) if sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()) => {}
+        Some(sum) => diagnostics.push(
+            Diagnostic::error(place(node, "sha256"), format!("`{sum}` is not a SHA-256 checksum"))
+                .help("it has 64 hexadecimal digits; `sha256sum FILE` prints it"),
+        ),
+        None => diagnostics.push(
+            Diagnostic::error(node.span, format!("etcd {name} has no checksum"))
+                .help("add `sha256`; releases of etcd come with a file SHA256SUMS, and `sha256sum FILE` prints it"),
+        ),
+    }
+}
+
+struct Check<'a> {
+    inventory: &'a Inventory,
+    cluster: &'a Cluster,
+    releases: &'a HashMap<Version, Release>,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Check<'_> {
+    fn run(mut self) {
+        self.count();
+        let auth = self.section::<AuthSection>("auth");
+        let etcd = self.section::<EtcdSection>("etcd");
+        if let Some(tls) = self.section::<TlsSection>("tls") {
+            self.authority(&tls);
+        }
+        if let Some(auth) = &auth {
+            self.auth(auth);
+        }
+        let cluster = self.cluster;
+        if let (Some(node), Some(etcd)) = (cluster.sections.get("etcd"), &etcd) {
+            self.etcd(etcd, node, auth.as_ref());
+        }
+        for host in cluster.members.iter().map(|id| self.inventory.host_by_id(*id)) {
+            self.member(host, auth.as_ref());
+        }
+    }
+
+    /// A section whose values are all known; nothing if a template in it must be rendered first.
+    fn section<T: serde::de::DeserializeOwned + Default>(&self, name: &str) -> Option<T> {
+        match self.cluster.sections.get(name) {
+            Some(node) if holds_template(node) => None,
+            Some(node) => from_node(node).ok(),
+            None => Some(T::default()),
+        }
+    }
+
+    fn place(&self, section: &str, field: &str) -> Option<Span> {
+        self.cluster.sections.get(section).map(|node| place(node, field)).or(self.cluster.span)
+    }
+
+    fn count(&mut self) {
+        let count = self.cluster.members.len();
+        if count > 0 && count.is_multiple_of(2) {
+            let name = &self.cluster.name;
+            let message = format!(
+                "the cluster `{name}` has {count} members; it survives no more failures than {} would",
+                count - 1
+            );
+            self.diagnostics.push(Diagnostic::warning(self.cluster.span, message).help("use an odd number of members"));
+        }
+    }
+
+    fn authority(&mut self, tls: &TlsSection) {
+        let ca = &tls.ca;
+        let span = self.place("tls", "ca");
+        match (&ca.certificate, &ca.key, ca.sign_command.is_empty()) {
+            (Some(_), None, true) => self.diagnostics.push(
+                Diagnostic::error(span, "the authority has a certificate, but no key")
+                    .help("give its `key`, which may be encrypted with age, or a `sign_command`"),
+            ),
+            (None, Some(_), _) => {
+                self.diagnostics.push(Diagnostic::error(span, "the authority has a key, but no certificate"));
+            }
+            (_, Some(_), false) => {
+                self.diagnostics.push(Diagnostic::error(span, "`key` and `sign_command` exclude each other"));
+            }
+            (None, _, false) => self.diagnostics.push(
+                Diagnostic::error(span, "`sign_command` needs the `certificate` of the authority")
+                    .help("members must know whom they trust"),
+            ),
+            _ => {}
+        }
+        if let (Some(validity), Some(early)) = (tls.validity, tls.early_renewal)
+            && early >= validity
+        {
+            let span = self.place("tls", "early_renewal");
+            let message = "certificates would be renewed all the time: `early_renewal` is not shorter than `validity`";
+            self.diagnostics.push(Diagnostic::error(span, message));
+        }
+    }
+
+    fn auth(&mut self, auth: &AuthSection) {
+        let names = || self.cluster.members.iter().map(|id| self.inventory.host_by_id(*id).name.as_str());
+        if let Some(bootstrap) = &auth.bootstrap
+            && !names().any(|name| name == bootstrap.0)
+        {
+            let help = did_you_mean(&bootstrap.0, names()).map(|near| format!("did you mean `{near}`?"));
+            let message = format!("`{}` is not a member of `{}`", bootstrap.0, self.cluster.name);
+            self.diagnostics.push(Diagnostic::error(self.place("auth", "bootstrap"), message).maybe_help(help));
+        }
+        let users = self.cluster.sections.get("auth").and_then(|node| node.as_map()?.get("users"));
+        for (name, user) in &auth.users {
+            let span = users.map(|users| place(users, name)).or(self.cluster.span);
+            if names().any(|member| member == name) {
+                let message = format!("the user `{name}` has the name of a member");
+                let help = "a member's certificate would pass for this user: rename one of them";
+                self.diagnostics.push(Diagnostic::error(span, message).help(help));
+            }
+            let user = user.clone().unwrap_or_default();
+            if auth.method() == AuthMethod::Password && user.password.is_none() && name != "root" {
+                let message = format!("the user `{name}` has no password");
+                self.diagnostics.push(
+                    Diagnostic::error(span, message).help("add `password: !age |`, see `etcdrun secret encrypt`"),
+                );
+            }
+            for role in user.roles.iter().filter(|role| *role != "root" && !auth.roles.contains_key(*role)) {
+                let near = did_you_mean(role, auth.roles.keys().map(String::as_str));
+                let message = format!("the user `{name}` has the role `{role}`, which is not in `roles`");
+                let help = near.map(|near| format!("did you mean `{near}`?"));
+                self.diagnostics.push(Diagnostic::error(span, message).maybe_help(help));
+            }
+        }
+        let roles = self.cluster.sections.get("auth").and_then(|node| node.as_map()?.get("roles"));
+        for (name, role) in &auth.roles {
+            let permissions = role.iter().flat_map(|role| &role.permissions);
+            if permissions.into_iter().any(|permission| permission.key.is_some() == permission.prefix.is_some()) {
+                let span = roles.map(|roles| place(roles, name)).or(self.cluster.span);
+                let message = format!("a permission of the role `{name}` needs one of `key` and `prefix`");
+                self.diagnostics.push(Diagnostic::error(span, message));
+            }
+        }
+    }
+
+    /// A member's own settings, on top of the cluster's.
+    fn member(&mut self, host: &Host, auth: Option<&AuthSection>) {
+        let Some(own) = host.sections.get("etcd") else { return };
+        if holds_template(own) {
+            return;
+        }
+        if let Ok(etcd) = from_node::<EtcdSection>(own) {
+            self.etcd(&etcd, own, auth);
+        }
+    }
+
+    fn etcd(&mut self, etcd: &EtcdSection, node: &Node, auth: Option<&AuthSection>) {
+        let certificates = auth.is_some_and(|auth| auth.method() == AuthMethod::Certificate);
+        if etcd.gateway == Some(true) && certificates {
+            let message =
+                "the gateway cannot be used with certificate authentication: it does not pass on who the client is";
+            let help = "use `auth: {method: password}`, or leave `gateway` off";
+            self.diagnostics.push(Diagnostic::error(place(node, "gateway"), message).help(help));
+        }
+        if etcd.discovery.url.is_some() && etcd.discovery.dns_srv.is_some() {
+            self.diagnostics.error(place(node, "discovery"), "`url` and `dns_srv` exclude each other");
+        }
+        let general = || self.section::<EtcdSection>("etcd").and_then(|section| section.version);
+        let Some(version) = etcd.version.or_else(general) else { return };
+        if etcd.version.is_some() {
+            self.version(version, place(node, "version"));
+        }
+        if !settings::is_known(version) {
+            return;
+        }
+        let written = node.as_map().and_then(|map| map.get("settings"));
+        for name in etcd.settings.keys() {
+            if let Some((message, help)) = settings::problem(version, name) {
+                let span = written.and_then(|settings| key_place(settings, name)).unwrap_or(node.span);
+                self.diagnostics.push(Diagnostic::error(span, message).maybe_help(help));
+            }
+        }
+    }
+
+    fn version(&mut self, version: Version, span: Span) {
+        if !settings::is_known(version) {
+            let (first, last) = (settings::KNOWN_MINORS.start(), settings::KNOWN_MINORS.end());
+            let message = format!("etcd {version} is not known here; 3.{first} to 3.{last} are");
+            self.diagnostics.push(Diagnostic::error(span, message));
+            return;
+        }
+        if version.series() == (3, 5) && version.patch < 3 {
+            let message = format!("etcd {version} can lose data: 3.5.0 to 3.5.2 must not be run");
+            self.diagnostics.push(Diagnostic::error(span, message).help("take the newest 3.5"));
+        }
+        // Whoever lists releases means to install one of them; an inventory without any may be for other things.
+        if !self.inventory.etcd_releases.is_empty() && !self.releases.contains_key(&version) {
+            let known: Vec<String> = self.inventory.etcd_releases.keys().map(ToString::to_string).collect();
+            let message = format!("etcd {version} is not in `etcd_releases`");
+            let help = format!("it has {}", known.join(", "));
+            self.diagnostics.push(Diagnostic::error(span, message).help(help));
+        }
+    }
+}
+
+fn holds_template(node: &Node) -> bool {
+    node.is_template()
+        || node.as_seq().is_some_and(|items| items.iter().any(holds_template))
+        || node.as_map().is_some_and(|map| map.iter().any(|(_, node)| holds_template(node)))
+}
+
+fn place(node: &Node, field: &str) -> Span {
+    node.as_map().and_then(|map| map.get(field)).map_or(node.span, |node| node.span)
+}
+
+fn key_place(node: &Node, name: &str) -> Option<Span> {
+    node.as_map()?.iter().find(|(key, _)| &*key.name == name).map(|(key, _)| key.span)
+}

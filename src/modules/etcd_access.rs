@@ -1,0 +1,174 @@
+//! What modules need to talk to the members of a cluster.
+
+use std::{io, sync::Arc};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rand::{RngExt, distr::Alphanumeric};
+use zeroize::Zeroizing;
+
+use super::{
+    ActionContext, ActionError, ModuleError,
+    pki_ca::{authority, failed},
+};
+use crate::{
+    etcd::{Credential, Dial, MemberClient},
+    inventory::sections::{AuthMethod, AuthSection, TlsSection},
+    model::Value,
+    pki::{Certificate, LeafKey, Request, Store, Usage, Wish},
+    remote::Session,
+};
+
+/// Its certificate belongs to no user of etcd.
+pub(super) const STRANGER: &str = "etcdrun-stranger";
+
+/// A member, as the variable `cluster.members` describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub name: String,
+    pub ip: String,
+}
+
+impl Member {
+    /// As `initial-cluster` wants it.
+    pub fn peer(&self, port: u16) -> String {
+        let host = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip.clone() };
+        format!("{}=https://{host}:{port}", self.name)
+    }
+}
+
+pub(super) fn members(list: &[Value]) -> Result<Vec<Member>, ModuleError> {
+    let member = |value: &Value| {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        match (text("name"), text("ip")) {
+            (Some(name), Some(ip)) => Ok(Member { name, ip }),
+            (Some(name), None) => {
+                Err(ModuleError::new(format!("the member `{name}` has no address that etcd could bind"))
+                    .help("give it an `address` that is an IP address, or `etcd: {ip: ...}`"))
+            }
+            _ => Err(ModuleError::new("`members` takes what `cluster.members` is")),
+        }
+    };
+    list.iter().map(member).collect()
+}
+
+/// Connects from the member's own host.
+struct Tunnel(Session);
+
+#[async_trait]
+impl Dial for Tunnel {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn crate::etcd::Stream>> {
+        if self.0.link.is_local() {
+            let stream = tokio::net::TcpStream::connect((host, port)).await?;
+            return Ok(Box::new(stream));
+        }
+        let tunnel = self.0.open_tcp(host, port).await.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Box::new(tunnel))
+    }
+}
+
+/// A client for each member, each through that member's own host.
+pub(super) fn clients(
+    context: &ActionContext,
+    members: &[Member],
+    port: u16,
+    credential: &Credential,
+) -> Result<Vec<MemberClient>, ActionError> {
+    let client = |member: &Member| {
+        let session = context.reach.session(&member.name, &context.session);
+        let session =
+            session.ok_or_else(|| ActionError::Failed(format!("`{}` is not in the inventory", member.name)))?;
+        MemberClient::new(&member.name, &member.ip, port, credential, Arc::new(Tunnel(session)))
+            .map_err(|error| ActionError::Failed(error.to_string()))
+    };
+    members.iter().map(client).collect()
+}
+
+/// Which cluster, and how one gets in.
+pub(super) struct Access<'a> {
+    pub cluster: &'a str,
+    pub tls: &'a TlsSection,
+    pub auth: &'a AuthSection,
+}
+
+impl Access<'_> {
+    fn store(&self, context: &ActionContext) -> Store {
+        Store::new(&context.state, self.cluster)
+    }
+
+    async fn authority(&self, context: &ActionContext) -> Result<Arc<crate::pki::Authority>, ActionError> {
+        let found = authority(context, self.cluster, self.tls).await?;
+        found.ok_or_else(|| {
+            ActionError::Failed(format!("the cluster `{}` has no authority; `pki_ca` makes one", self.cluster))
+        })
+    }
+
+    /// Root's credential, which stays in the state folder for other tools: a certificate, or a password.
+    pub async fn root(&self, context: &ActionContext) -> Result<Credential, ActionError> {
+        let authority = self.authority(context).await?;
+        let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
+        match self.auth.method() {
+            AuthMethod::Certificate => {
+                let identity = self.client_certificate(context, &authority, "root").await?;
+                Ok(Credential { identity: Some(identity), ..credential })
+            }
+            AuthMethod::Password => {
+                let password = self.root_password(context)?;
+                Ok(Credential { login: Some(("root".into(), password)), ..credential })
+            }
+        }
+    }
+
+    /// The credential of nobody in particular.
+    pub async fn stranger(&self, context: &ActionContext) -> Result<Credential, ActionError> {
+        let authority = self.authority(context).await?;
+        let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
+        if self.auth.method() == AuthMethod::Password {
+            return Ok(credential);
+        }
+        let request = Request::new(STRANGER, Usage::Client, self.tls);
+        let key = LeafKey::generate(request.algorithm).map_err(failed)?;
+        let leaf = authority.issue(&request, key, &self.store(context)).await.map_err(failed)?;
+        Ok(Credential { identity: leaf.key.map(|key| (leaf.certificate, key)), ..credential })
+    }
+
+    /// A user's certificate out of the state folder, issued or renewed if need be.
+    async fn client_certificate(
+        &self,
+        context: &ActionContext,
+        authority: &crate::pki::Authority,
+        user: &str,
+    ) -> Result<(String, Zeroizing<String>), ActionError> {
+        let store = self.store(context);
+        let request = Request::new(user, Usage::Client, self.tls);
+        let there = store.client(user).map_err(failed)?;
+        let certificate = there.as_ref().and_then(|(pem, _)| Certificate::parse(pem).ok());
+        if let (Wish::Nothing, Some(there)) =
+            (request.wish(certificate.as_ref(), &authority.certificate, Timestamp::now()), there)
+        {
+            return Ok(there);
+        }
+        let key = LeafKey::generate(request.algorithm).map_err(failed)?;
+        let leaf = authority.issue(&request, key, &store).await.map_err(failed)?;
+        let key = leaf.key.unwrap_or_default();
+        context.masker.add(&key);
+        store.keep_client(user, &leaf.certificate, Some(&key)).map_err(failed)?;
+        Ok((leaf.certificate, key))
+    }
+
+    /// The password of the inventory, or one that is made and kept.
+    pub fn root_password(&self, context: &ActionContext) -> Result<Zeroizing<String>, ActionError> {
+        let store = self.store(context);
+        let kept = store.password("root").map_err(failed)?;
+        let password = match (&self.auth.root_password, &kept) {
+            (Some(given), _) => Zeroizing::new(given.clone()),
+            (None, Some(kept)) => kept.clone(),
+            (None, None) => Zeroizing::new(rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect()),
+        };
+        context.masker.add(&password);
+        if kept.as_ref() != Some(&password) && !context.check_mode {
+            store.keep_password("root", &password).map_err(failed)?;
+        }
+        Ok(password)
+    }
+}

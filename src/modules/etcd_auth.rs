@@ -1,0 +1,131 @@
+//! `etcd_auth`: users, roles, and authentication itself.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, clients, members},
+};
+use crate::{
+    etcd::{EtcdError, apply, plan},
+    inventory::sections::{AuthMethod, AuthSection, TlsSection},
+    model::{Diff, Effects, Outcome, Value},
+    remote::Payload,
+};
+
+/// Makes users and roles of etcd as the inventory says, and switches authentication on.
+///
+/// Root and its role are always there. Roles and permissions that somebody else gave to users and roles of the inventory
+/// are taken away; users and roles that the inventory does not know are left alone. Passwords are set when a user is made,
+/// and not compared later. Root's credential is kept in the state folder, for other tools.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdAuth {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+impl Module for EtcdAuth {
+    const NAME: &'static str = "etcd_auth";
+    const EXAMPLE: &'static str = "\
+- name: Authentication
+  etcd_auth:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[ResultField { name: "changes", doc: "What was missing." }];
+
+    fn effects(&self) -> Effects {
+        Effects::converging()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        Ok(Action::Engine(Box::new(Converge { members, module: self })))
+    }
+}
+
+struct Converge {
+    module: EtcdAuth,
+    members: Vec<Member>,
+}
+
+#[async_trait]
+impl EngineAction for Converge {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdAuth { cluster, tls, auth, .. } = &self.module;
+        if !auth.is_enabled() {
+            return Ok(Outcome { msg: "authentication is not wanted".into(), ..Outcome::ok() });
+        }
+        let access = Access { cluster, tls, auth };
+        let known = super::pki_ca::authority(context, cluster, tls).await?;
+        if context.check_mode && known.is_none() {
+            return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
+        }
+        let (root, stranger) = (access.root(context).await?, access.stranger(context).await?);
+        let root_password = match auth.method() {
+            AuthMethod::Password => Some(access.root_password(context)?),
+            AuthMethod::Certificate => None,
+        };
+        let member = self.first();
+        let port = self.module.client_port;
+        let (root, stranger) = (clients(context, member, port, &root)?, clients(context, member, port, &stranger)?);
+        let (Some(root), Some(stranger)) = (root.first(), stranger.first()) else {
+            return Err(ActionError::Failed(format!("the cluster `{cluster}` has no members")));
+        };
+        let failed = |error: EtcdError| ActionError::Failed(error.to_string());
+        let plan = match plan(root, auth, root_password.as_ref().map(|text| text.as_str()), stranger).await {
+            Err(error) if context.check_mode && error.is_transient() => {
+                return Ok(Outcome { unknown: true, msg: error.to_string(), ..Outcome::ok() });
+            }
+            plan => plan.map_err(failed)?,
+        };
+        let changes: Vec<String> = plan.changes.iter().map(ToString::to_string).collect();
+        if !changes.is_empty() && !context.check_mode {
+            // The lock is on the hosts; etcd itself does not know of it.
+            let fence = context.run(Payload::new("")).await?;
+            if fence.failed || !fence.data.is_empty() {
+                return Ok(fence);
+            }
+            apply(root, &plan).await.map_err(failed)?;
+        }
+        let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
+        let diff = (!changes.is_empty()).then(|| Diff {
+            label: format!("{cluster} (authentication)"),
+            before: String::new(),
+            after,
+        });
+        Ok(Outcome { changed: !changes.is_empty(), diff: diff.into_iter().collect(), ..Outcome::ok() }
+            .with("changes", changes))
+    }
+}
+
+impl Converge {
+    /// The member that was named for it, or the first.
+    fn first(&self) -> &[Member] {
+        let named = self.module.auth.bootstrap.as_ref();
+        let index = named.and_then(|named| self.members.iter().position(|member| member.name == named.0)).unwrap_or(0);
+        self.members.get(index..=index).unwrap_or_default()
+    }
+}

@@ -1,0 +1,132 @@
+//! `pki_ca`: the authority of a cluster.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField};
+use crate::{
+    inventory::sections::TlsSection,
+    model::{Effects, Outcome},
+    pki::{Authority, Keeping, PkiError, Store},
+};
+
+/// Makes the certificate authority of a cluster, unless there is one.
+///
+/// Its certificate and its key are kept in the state folder, the key encrypted with age: to `ca.recipients`, to those
+/// of the inventory's folder, or to your own identity, which is made if you have none. The key is never on a host. With
+/// `ca.certificate` an authority is brought along, and only checked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PkiCa {
+    /// The cluster whose authority it is.
+    cluster: String,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+}
+
+impl Module for PkiCa {
+    const NAME: &'static str = "pki_ca";
+    const EXAMPLE: &'static str = "\
+- name: Certificate authority
+  pki_ca: { cluster: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField {
+            name: "certificate",
+            doc: "The file with the authority's certificate, on the operator's machine.",
+        },
+        ResultField { name: "fingerprint", doc: "The SHA-256 sum of the certificate." },
+        ResultField { name: "not_after", doc: "When it ends." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::converging()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        Ok(Action::Engine(Box::new(self)))
+    }
+}
+
+#[async_trait]
+impl EngineAction for PkiCa {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let store = Store::new(&context.state, &self.cluster);
+        let there = authority(context, &self.cluster, &self.tls).await?;
+        let (authority, is_new) = match there {
+            Some(authority) => (authority, false),
+            None if context.check_mode => {
+                return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
+            }
+            None => (make(context, &self.cluster, &self.tls).await?, true),
+        };
+        if !context.check_mode {
+            store.keep_certificate(&authority.pem).map_err(failed)?;
+        }
+        Ok(Outcome { changed: is_new, ..Outcome::ok() }
+            .with("certificate", store.certificate_path().display().to_string())
+            .with("fingerprint", authority.certificate.fingerprint())
+            .with("not_after", authority.certificate.not_after.to_string()))
+    }
+}
+
+pub(super) fn failed(error: PkiError) -> ActionError {
+    ActionError::Failed(match error.help {
+        Some(help) => format!("{}; {help}", error.message),
+        None => error.message,
+    })
+}
+
+/// Authorities that were opened: their keys are decrypted once, however many members there are.
+static OPENED: LazyLock<Mutex<HashMap<Key, Arc<Authority>>>> = LazyLock::new(Mutex::default);
+
+/// The state folder and the cluster.
+type Key = (PathBuf, String);
+
+/// The authority of a cluster, if there is one.
+pub(super) async fn authority(
+    context: &ActionContext,
+    cluster: &str,
+    tls: &TlsSection,
+) -> Result<Option<Arc<Authority>>, ActionError> {
+    let key = (context.state.clone(), cluster.to_owned());
+    if let Some(known) = OPENED.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(Some(known.clone()));
+    }
+    let opened = on_a_thread(context, cluster, tls, |_, tls, keeping| Authority::open(tls, keeping)).await?;
+    Ok(opened.map(|authority| remember(key, authority)))
+}
+
+async fn make(context: &ActionContext, cluster: &str, tls: &TlsSection) -> Result<Arc<Authority>, ActionError> {
+    let made = on_a_thread(context, cluster, tls, Authority::make).await?;
+    Ok(remember((context.state.clone(), cluster.to_owned()), made))
+}
+
+fn remember(key: Key, authority: Authority) -> Arc<Authority> {
+    let authority = Arc::new(authority);
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).insert(key, authority.clone());
+    authority
+}
+
+/// Opening a key may ask for a passphrase, and so take its time.
+async fn on_a_thread<T: Send + 'static>(
+    context: &ActionContext,
+    cluster: &str,
+    tls: &TlsSection,
+    work: impl FnOnce(&str, &TlsSection, &Keeping<'_>) -> Result<T, PkiError> + Send + 'static,
+) -> Result<T, ActionError> {
+    let store = Store::new(&context.state, cluster);
+    let (opener, tls, cluster) = (context.opener.clone(), tls.clone(), cluster.to_owned());
+    let work = move || work(&cluster, &tls, &Keeping { store: &store, opener: opener.as_ref() });
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| ActionError::Failed(error.to_string()))?.map_err(failed)
+}

@@ -1,0 +1,266 @@
+//! `pki_certificate`: a key and a certificate on the target.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    local::Fingerprint,
+    pki_ca::{authority, failed},
+    place::{Place, attributes},
+};
+use crate::{
+    inventory::sections::TlsSection,
+    model::{Diff, Effects, FileMode, Outcome, Value},
+    pki::{Authority, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
+    remote::Payload,
+};
+
+const LOOK: &str = concat!(include_str!("attributes.sh"), include_str!("pki_certificate.sh"));
+
+/// Gives the target a key and a certificate of the cluster's authority, and keeps them good.
+///
+/// A certificate that ends soon, or that no longer says what it should, is replaced, and its key stays; so a server that
+/// reads its certificate anew needs no restart. The key is made here, sent once, and kept nowhere else.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PkiCertificate {
+    /// The cluster whose authority signs.
+    cluster: String,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The common name.
+    name: String,
+    /// Host names and addresses that the certificate is for.
+    #[serde(default)]
+    names: Vec<String>,
+    /// The file for the certificate on the target.
+    certificate: String,
+    /// The file for the key on the target; mode 0600.
+    key: String,
+    /// The file for the authority's certificate on the target.
+    authority: String,
+    owner: Option<String>,
+    group: Option<String>,
+}
+
+impl Module for PkiCertificate {
+    const NAME: &'static str = "pki_certificate";
+    const EXAMPLE: &'static str = "\
+- name: Certificate of the member
+  pki_certificate:
+    cluster: \"{{ cluster.name }}\"
+    tls: \"{{ cluster.tls }}\"
+    name: \"{{ inventory_hostname }}\"
+    names: [\"{{ member.ip }}\", localhost, 127.0.0.1]
+    certificate: /etc/etcd/pki/server.crt
+    key: /etc/etcd/pki/server.key
+    authority: /etc/etcd/pki/ca.crt
+    owner: etcd
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField {
+            name: "new_key",
+            doc: "Whether the key is a new one, which servers take up only when they start.",
+        },
+        ResultField { name: "new_authority", doc: "Whether another authority is trusted, as of the next start." },
+        ResultField { name: "serial", doc: "The serial number of the certificate." },
+        ResultField { name: "not_after", doc: "When the certificate ends." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::converging()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        Ok(Action::Engine(Box::new(self)))
+    }
+}
+
+/// What is on the target.
+struct Found {
+    certificate: Option<Certificate>,
+    key_sha256: Option<String>,
+    authority_sha256: Option<String>,
+    /// Owner or mode of something was changed.
+    mended: bool,
+}
+
+#[async_trait]
+impl EngineAction for PkiCertificate {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let looked = context.run(self.look()).await?;
+        if looked.failed {
+            return Ok(looked);
+        }
+        let found = Found::of(&looked);
+        let Some(authority) = authority(context, &self.cluster, &self.tls).await? else {
+            return match context.check_mode {
+                true => Ok(Outcome {
+                    msg: "would be signed by the authority that is still to be made".into(),
+                    ..Outcome::changed()
+                }),
+                false => Err(ActionError::Failed(format!(
+                    "the cluster `{}` has no authority; `pki_ca` makes one",
+                    self.cluster
+                ))),
+            };
+        };
+        self.converge(context, &authority, found).await
+    }
+}
+
+impl Found {
+    fn of(looked: &Outcome) -> Self {
+        let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
+        Self {
+            // What cannot be read is as good as none.
+            certificate: text("certificate").and_then(|pem| Certificate::parse(pem).ok()),
+            key_sha256: text("key_sha256").map(str::to_owned),
+            authority_sha256: text("authority_sha256").map(str::to_owned),
+            mended: looked.changed,
+        }
+    }
+}
+
+impl PkiCertificate {
+    fn look(&self) -> Payload {
+        let payload = Payload::new(LOOK)
+            .value("certificate", &self.certificate)
+            .value("key", &self.key)
+            .value("authority", &self.authority);
+        attributes(payload, self.owner.as_deref(), self.group.as_deref(), None)
+    }
+
+    fn request(&self) -> Request {
+        let names = self.names.iter().chain(&self.tls.names).map(String::as_str);
+        Request::new(&self.name, Usage::Member, &self.tls).with_names(names)
+    }
+
+    /// Like the request's own wish, but a key that is gone or was replaced needs a new one.
+    fn wish(&self, found: &Found, authority: &Authority, issued: Option<&Issued>) -> Wish {
+        let request = self.request();
+        let Some(key) = &found.key_sha256 else { return Wish::KeyAndCertificate("there is no key yet".into()) };
+        if issued.is_some_and(|issued| issued.key_sha256 != *key) {
+            return Wish::KeyAndCertificate("the key is not the one that was sent".into());
+        }
+        request.wish(found.certificate.as_ref(), &authority.certificate, Timestamp::now())
+    }
+
+    async fn converge(
+        &self,
+        context: &ActionContext,
+        authority: &Authority,
+        found: Found,
+    ) -> Result<Outcome, ActionError> {
+        let store = Store::new(&context.state, &self.cluster);
+        let issued = store.issued(&self.name).map_err(failed)?;
+        let wish = self.wish(&found, authority, issued.as_ref());
+        let new_authority =
+            found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.pem.as_bytes()).sha256);
+        let (why, new_key) = match &wish {
+            Wish::Nothing => (None, false),
+            Wish::Certificate(why) => (Some(why), false),
+            Wish::KeyAndCertificate(why) => (Some(why), true),
+        };
+        let mut outcome = Outcome { changed: found.mended || new_authority || why.is_some(), ..Outcome::ok() }
+            .with("new_key", new_key)
+            .with("new_authority", new_authority);
+        if let Some(why) = why {
+            outcome.msg = format!("{} certificate: {why}", if found.certificate.is_some() { "new" } else { "first" });
+            outcome.diff.push(self.diff(found.certificate.as_ref()));
+        }
+        if context.check_mode {
+            return Ok(outcome);
+        }
+        if new_authority {
+            self.put(context, &self.authority, authority.pem.as_bytes(), "644", false).await?;
+        }
+        let certificate = match why {
+            None => found.certificate,
+            Some(_) => Some(self.issue(context, authority, &store, &found, new_key).await?),
+        };
+        Ok(match certificate {
+            Some(certificate) => {
+                outcome.with("serial", certificate.serial).with("not_after", certificate.not_after.to_string())
+            }
+            None => outcome,
+        })
+    }
+
+    async fn issue(
+        &self,
+        context: &ActionContext,
+        authority: &Authority,
+        store: &Store,
+        found: &Found,
+        new_key: bool,
+    ) -> Result<Certificate, ActionError> {
+        let request = self.request();
+        let key = match &found.certificate {
+            Some(certificate) if !new_key => LeafKey::of(certificate),
+            _ => LeafKey::generate(request.algorithm),
+        };
+        let leaf = authority.issue(&request, key.map_err(failed)?, store).await.map_err(failed)?;
+        let certificate = Certificate::parse(&leaf.certificate).map_err(failed)?;
+        let key_sha256 = match &leaf.key {
+            Some(key) => Fingerprint::of(key.as_bytes()).sha256,
+            None => found.key_sha256.clone().unwrap_or_default(),
+        };
+        let issued =
+            Issued { serial: certificate.serial.clone(), not_after: certificate.not_after.to_string(), key_sha256 };
+        // Before it is sent: a key that nobody here knows of would look like somebody else's.
+        store.keep_issued(&self.name, &issued).map_err(failed)?;
+        if let Some(key) = &leaf.key {
+            context.masker.add(key);
+            self.put(context, &self.key, key.as_bytes(), "600", true).await?;
+        }
+        self.put(context, &self.certificate, leaf.certificate.as_bytes(), "644", false).await?;
+        Ok(certificate)
+    }
+
+    async fn put(
+        &self,
+        context: &ActionContext,
+        dest: &str,
+        body: &[u8],
+        mode: &str,
+        secret: bool,
+    ) -> Result<(), ActionError> {
+        let place = Place {
+            dest: dest.to_owned(),
+            owner: self.owner.clone(),
+            group: self.group.clone(),
+            mode: mode.parse::<FileMode>().ok(),
+            secret,
+            ..Place::default()
+        };
+        let outcome = context.run(place.inline(body)).await?;
+        if outcome.failed { Err(ActionError::Failed(outcome.msg)) } else { Ok(()) }
+    }
+
+    /// What is said before and after, without what is in keys.
+    fn diff(&self, before: Option<&Certificate>) -> Diff {
+        let request = self.request();
+        let lines = |name: &str, organization: Option<&str>, names: &mut dyn Iterator<Item = &String>| {
+            let names: Vec<&str> = names.map(String::as_str).collect();
+            format!("name: {name}\norganization: {}\nfor: {}\n", organization.unwrap_or("-"), names.join(", "))
+        };
+        let before = before.map(|certificate| {
+            let said =
+                lines(&certificate.common_name, certificate.organization.as_deref(), &mut certificate.names.iter());
+            format!("{said}until: {}\n", certificate.not_after)
+        });
+        let after = lines(&request.common_name, request.organization.as_deref(), &mut request.names.iter());
+        let until = Timestamp::now() + jiff::SignedDuration::try_from(request.validity).unwrap_or_default();
+        let until = until.strftime("%Y-%m-%d").to_string();
+        Diff {
+            label: self.certificate.clone(),
+            before: before.unwrap_or_default(),
+            after: format!("{after}until: about {until}\n"),
+        }
+    }
+}

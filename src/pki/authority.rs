@@ -1,0 +1,197 @@
+//! The authority that signs: made here, brought along, or a command.
+
+use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use tokio::io::AsyncWriteExt;
+use zeroize::Zeroizing;
+
+use super::{
+    Certificate, Leaf, LeafKey, PkiError, Request, Store,
+    leaf::{distinguished_name, set_validity},
+};
+use crate::{
+    inventory::sections::{CaSection, TlsSection},
+    secret::{Form, Recipients, find_recipients_file, seal},
+    source::{Opener, is_sealed},
+};
+
+const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
+const SIGN_LIMIT: Duration = Duration::from_secs(60);
+
+/// Who signs the certificates of a cluster.
+pub struct Authority {
+    /// Its certificate in PEM, with others behind it that lead to a root.
+    pub pem: String,
+    pub certificate: Certificate,
+    signer: Signer,
+}
+
+enum Signer {
+    Key(Box<Issuer<'static, KeyPair>>),
+    Command(Vec<String>),
+}
+
+/// How an authority that is made here is kept.
+pub struct Keeping<'a> {
+    pub store: &'a Store,
+    pub opener: Option<&'a Arc<dyn Opener>>,
+}
+
+impl Authority {
+    /// The authority, if there is one already.
+    pub fn open(tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Option<Self>, PkiError> {
+        if let Some(certificate) = &tls.ca.certificate {
+            return Self::brought(certificate, &tls.ca, keeping).map(Some);
+        }
+        let Some(pem) = keeping.store.authority_certificate()? else { return Ok(None) };
+        let Some(sealed) = keeping.store.authority_key()? else {
+            return Err(PkiError::new(format!(
+                "the key of the authority is missing: {}",
+                keeping.store.key_path().display()
+            ))
+            .help("put it back from a copy; a new authority would be one that no member trusts"));
+        };
+        let key = open(&sealed, &keeping.store.key_path(), keeping)?;
+        Self::with_key(pem, &key).map(Some)
+    }
+
+    /// A new authority, kept before anything is signed by it.
+    pub fn make(cluster: &str, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
+        let recipients = recipients(&tls.ca, keeping)?;
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let default = || format!("{cluster} etcd");
+        let name = tls.ca.common_name.clone().unwrap_or_else(default);
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished_name(&name, tls.organization.as_deref());
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        set_validity(&mut params, Timestamp::now(), tls.ca.validity.map_or(VALIDITY, |validity| validity.0));
+        let pem = params.self_signed(&key)?.pem();
+        let plain = Zeroizing::new(key.serialize_pem());
+        let sealed = seal(plain.as_bytes(), &recipients, Form::Armored).map_err(PkiError::new)?;
+        keeping.store.keep_authority(&pem, &sealed)?;
+        Self::with_key(pem, &plain)
+    }
+
+    fn brought(path: &str, ca: &CaSection, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
+        let pem = read(Path::new(path))?;
+        let pem = String::from_utf8_lossy(&pem).into_owned();
+        let certificate = Certificate::parse(&pem).map_err(|error| at(path, error))?;
+        if !certificate.is_authority {
+            return Err(at(path, PkiError::new("this certificate is not that of an authority")));
+        }
+        if !ca.sign_command.is_empty() {
+            return Ok(Self { pem, certificate, signer: Signer::Command(ca.sign_command.clone()) });
+        }
+        let Some(key_path) = &ca.key else {
+            return Err(PkiError::new("the authority has a certificate, but no key")
+                .help("give its `key`, or a `sign_command`"));
+        };
+        let key = open(&read(Path::new(key_path))?, Path::new(key_path), keeping)?;
+        Self::with_key(pem, &key).map_err(|error| at(key_path, error))
+    }
+
+    fn with_key(pem: String, key: &str) -> Result<Self, PkiError> {
+        use rcgen::PublicKeyData;
+        let key =
+            KeyPair::from_pem(key).map_err(|error| PkiError::new(format!("this is not a key in PEM: {error}")))?;
+        let certificate = Certificate::parse(&pem)?;
+        if key.subject_public_key_info() != certificate.public_key {
+            return Err(PkiError::new("this key is not the one that the authority's certificate is for"));
+        }
+        let issuer = Issuer::from_ca_cert_pem(&pem, key)?;
+        Ok(Self { pem, certificate, signer: Signer::Key(Box::new(issuer)) })
+    }
+
+    /// Certifies a key.
+    pub async fn issue(&self, request: &Request, key: LeafKey, store: &Store) -> Result<Leaf, PkiError> {
+        let now = Timestamp::now();
+        let params = request.params(now)?;
+        let certificate = match (&self.signer, &key) {
+            (Signer::Key(issuer), LeafKey::New(key)) => params.signed_by(key, issuer)?.pem(),
+            (Signer::Key(issuer), LeafKey::Known(key)) => params.signed_by(key, issuer)?.pem(),
+            (Signer::Command(command), LeafKey::New(key)) => {
+                let text = params.serialize_request(key)?.pem()?;
+                store.keep_request(&request.common_name, &text)?;
+                self.signed_by_command(command, &text).await?
+            }
+            (Signer::Command(command), LeafKey::Known(_)) => match store.request(&request.common_name)? {
+                Some(text) => self.signed_by_command(command, &text).await?,
+                None => return Err(PkiError::new("the request for this key is not in the state folder any more")),
+            },
+        };
+        Ok(Leaf { certificate, key: key.pem() })
+    }
+
+    async fn signed_by_command(&self, command: &[String], request: &str) -> Result<String, PkiError> {
+        let failed = |why: String| PkiError::new(format!("`sign_command` {why}"));
+        let (program, args) = command.split_first().ok_or_else(|| failed("is empty".into()))?;
+        let mut child = tokio::process::Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed(format!("cannot be started: {error}")))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that does not read it says so by what it answers.
+            let _ = stdin.write_all(request.as_bytes()).await;
+        }
+        let output = tokio::time::timeout(SIGN_LIMIT, child.wait_with_output()).await;
+        let output = output.map_err(|_| failed(format!("did not end within {SIGN_LIMIT:?}")))?;
+        let output = output.map_err(|error| failed(error.to_string()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(failed(format!("ended with {}: {}", output.status, said.trim())));
+        }
+        let pem = String::from_utf8_lossy(&output.stdout).into_owned();
+        let certificate = Certificate::parse(&pem).map_err(|error| failed(format!("gave no certificate: {error}")))?;
+        if !certificate.is_signed_by(&self.certificate) {
+            return Err(failed("gave a certificate that this authority has not signed".into()));
+        }
+        Ok(pem)
+    }
+}
+
+/// To whom the key of a new authority is encrypted: those that are named, those of the folder, or the operator.
+fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiError> {
+    if !ca.recipients.is_empty() {
+        return Recipients::parse(ca.recipients.iter().map(String::as_str)).map_err(PkiError::new);
+    }
+    if let Some(file) = find_recipients_file(keeping.store.folder()) {
+        let text = String::from_utf8_lossy(&read(&file)?).into_owned();
+        return Recipients::parse(text.lines()).map_err(|error| at(&file.display().to_string(), PkiError::new(error)));
+    }
+    let own = keeping.opener.map(|opener| opener.own_recipient()).transpose();
+    let own = own.map_err(|error| PkiError { message: error.message, help: error.help })?.flatten();
+    let Some(own) = own else {
+        return Err(PkiError::new("nobody is named to whom the key of the authority could be encrypted").help(
+            "name `tls.ca.recipients`, put a file .age-recipients beside the inventory, or make an identity for yourself: `age-keygen -o ~/.config/etcdrun/identity`",
+        ));
+    };
+    Recipients::parse([own.as_str()]).map_err(PkiError::new)
+}
+
+/// The text of a key, opened if it is encrypted.
+fn open(bytes: &[u8], path: &Path, keeping: &Keeping<'_>) -> Result<Zeroizing<String>, PkiError> {
+    let plain = match (is_sealed(bytes), keeping.opener) {
+        (false, _) => Zeroizing::new(bytes.to_vec()),
+        (true, Some(opener)) => opener.open(bytes).map_err(|error| PkiError {
+            message: format!("{}: {}", path.display(), error.message),
+            help: error.help,
+        })?,
+        (true, None) => return Err(PkiError::new(format!("{} is encrypted, and no key is at hand", path.display()))),
+    };
+    Ok(Zeroizing::new(String::from_utf8_lossy(&plain).into_owned()))
+}
+
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, PkiError> {
+    std::fs::read(path).map(Zeroizing::new).map_err(|error| PkiError::new(format!("{}: {error}", path.display())))
+}
+
+fn at(path: &str, error: PkiError) -> PkiError {
+    PkiError { message: format!("{path}: {}", error.message), ..error }
+}

@@ -1,0 +1,25 @@
+//! Pki: certificate authorities, and the certificates of members and users.
+//!
+//! ```text
+//! .etcdrun/pki/CLUSTER/
+//!   ca.crt          the authority's certificate
+//!   ca.key.age      its key, encrypted; nowhere is it plain on a disk, and it is on no host
+//!   issued/NAME     what was issued to a member: sums and serials, nothing secret
+//!   requests/NAME   the request of a member, for a `sign_command` to sign again
+//!   clients/USER.crt, clients/USER.key
+//! ```
+//!
+//! In: the `tls` section of a cluster, and what is to be certified. Out: certificates. Runs nothing but a
+//! `sign_command`, connects nowhere and prints nothing.
+
+mod authority;
+mod certificate;
+mod error;
+mod leaf;
+mod store;
+
+pub use authority::{Authority, Keeping};
+pub use certificate::Certificate;
+pub use error::PkiError;
+pub use leaf::{Leaf, LeafKey, Request, Usage, Wish};
+pub use store::{Issued, Store};

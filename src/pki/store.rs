@@ -1,0 +1,138 @@
+//! Where a cluster's certificates are kept on the operator's disk.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::PkiError;
+use crate::state::{StateError, write_private};
+
+/// The folder of one cluster.
+#[derive(Clone, Debug)]
+pub struct Store(PathBuf);
+
+/// What was issued to somebody; nothing of it is secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    pub serial: String,
+    pub not_after: String,
+    /// Of the file with the key, so that it can be told from another.
+    pub key_sha256: String,
+}
+
+impl Store {
+    pub fn new(state: &Path, cluster: &str) -> Self {
+        Self(state.join("pki").join(cluster))
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn certificate_path(&self) -> PathBuf {
+        self.0.join("ca.crt")
+    }
+
+    pub fn key_path(&self) -> PathBuf {
+        self.0.join("ca.key.age")
+    }
+
+    /// The files of a user's credential: certificate and key.
+    pub fn client_paths(&self, user: &str) -> (PathBuf, PathBuf) {
+        let folder = self.0.join("clients");
+        (folder.join(format!("{user}.crt")), folder.join(format!("{user}.key")))
+    }
+
+    pub fn password_path(&self, user: &str) -> PathBuf {
+        self.0.join("clients").join(format!("{user}.password"))
+    }
+
+    pub fn authority_certificate(&self) -> Result<Option<String>, PkiError> {
+        Ok(read(&self.certificate_path())?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    pub(super) fn authority_key(&self) -> Result<Option<Zeroizing<Vec<u8>>>, PkiError> {
+        read(&self.key_path())
+    }
+
+    /// The key first: a certificate without it would look like an authority that lost its key.
+    pub(super) fn keep_authority(&self, pem: &str, sealed: &[u8]) -> Result<(), PkiError> {
+        self.write(&self.key_path(), sealed)?;
+        self.write(&self.certificate_path(), pem.as_bytes())
+    }
+
+    /// A certificate of an authority that was brought along, for those who look for it here.
+    pub fn keep_certificate(&self, pem: &str) -> Result<(), PkiError> {
+        if self.authority_certificate()?.as_deref() == Some(pem) {
+            return Ok(());
+        }
+        self.write(&self.certificate_path(), pem.as_bytes())
+    }
+
+    pub fn issued(&self, name: &str) -> Result<Option<Issued>, PkiError> {
+        let bytes = read(&self.0.join("issued").join(name))?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    pub fn keep_issued(&self, name: &str, issued: &Issued) -> Result<(), PkiError> {
+        let text = serde_json::to_vec(issued).map_err(|error| PkiError::new(error.to_string()))?;
+        self.write(&self.0.join("issued").join(name), &text)
+    }
+
+    pub(super) fn request(&self, name: &str) -> Result<Option<String>, PkiError> {
+        let bytes = read(&self.0.join("requests").join(name))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    pub(super) fn keep_request(&self, name: &str, pem: &str) -> Result<(), PkiError> {
+        self.write(&self.0.join("requests").join(name), pem.as_bytes())
+    }
+
+    /// A user's certificate and key, if both are there.
+    pub fn client(&self, user: &str) -> Result<Option<(String, Zeroizing<String>)>, PkiError> {
+        let (certificate, key) = self.client_paths(user);
+        let text = |bytes: Zeroizing<Vec<u8>>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(match (read(&certificate)?, read(&key)?) {
+            (Some(certificate), Some(key)) => Some((text(certificate), Zeroizing::new(text(key)))),
+            _ => None,
+        })
+    }
+
+    pub fn keep_client(&self, user: &str, certificate: &str, key: Option<&str>) -> Result<(), PkiError> {
+        let (certificate_path, key_path) = self.client_paths(user);
+        if let Some(key) = key {
+            self.write(&key_path, key.as_bytes())?;
+        }
+        self.write(&certificate_path, certificate.as_bytes())
+    }
+
+    pub fn password(&self, user: &str) -> Result<Option<Zeroizing<String>>, PkiError> {
+        let bytes = read(&self.password_path(user))?;
+        Ok(bytes.map(|bytes| Zeroizing::new(String::from_utf8_lossy(&bytes).trim_end().to_owned())))
+    }
+
+    pub fn keep_password(&self, user: &str, password: &str) -> Result<(), PkiError> {
+        self.write(&self.password_path(user), password.as_bytes())
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
+        let folder = path.parent().unwrap_or(&self.0);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| StateError::io(folder, &error))?;
+        Ok(write_private(path, bytes)?)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, PkiError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StateError::io(path, &error).into()),
+    }
+}
