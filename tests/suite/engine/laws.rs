@@ -127,7 +127,11 @@ struct Walk {
 impl Walk {
     /// Whether all went well; `runs` is false where the items are only counted.
     fn items(&mut self, items: &[Item], host: &str, runs: bool) -> bool {
-        items.iter().fold(true, |fine, item| self.item(item, host, runs && fine) && fine)
+        let mut fine = true;
+        for item in items {
+            fine &= self.item(item, host, runs && fine);
+        }
+        fine
     }
 
     fn item(&mut self, item: &Item, host: &str, runs: bool) -> bool {
