@@ -29,7 +29,7 @@ use crate::{
     },
     source::{Diagnostic, Diagnostics, Sources},
     ssh::{Connector, Options, Prompt},
-    state::{Recorder, RunId},
+    state::{Recorder, RunId, StateFolder},
 };
 
 /// How a run is shown.
@@ -61,13 +61,14 @@ pub(super) fn execute(
         true => None,
         false => Some(RunRecord::open(args.state_dir.as_deref(), &input.inventories, &inputs, invocation)?),
     };
-    options.state = match &invocation.resumed {
-        Some(resumed) => resumed.state.path().to_owned(),
-        None => state_folder(args.state_dir.as_deref(), &input.inventories, invocation).path().to_owned(),
+    let state = match &invocation.resumed {
+        Some(resumed) => resumed.state.clone(),
+        None => state_folder(args.state_dir.as_deref(), &input.inventories, invocation),
     };
+    options.state = state.path().to_owned();
     options.run_id = record.as_ref().map_or_else(RunId::new, |record| record.id.clone()).shared();
     apply_defaults(&mut inventory, connection, invocation);
-    let connector = connector(connection, &inventory, screen.clone(), invocation)?;
+    let connector = connector(connection, &inventory, &state, screen.clone(), invocation)?;
     let runner = Runner {
         inventory: Arc::new(inventory),
         sources: Arc::new(input.sources),
@@ -90,12 +91,13 @@ pub(super) fn execute(
 pub(super) fn reach(
     inventory: &mut Inventory,
     connection: &ConnectionArgs,
+    state: &StateFolder,
     screen: MultiProgress,
     invocation: &Invocation,
 ) -> Result<(Connector, RunOptions), CliError> {
     let options = run_options(connection, &RunArgs::default(), Arc::default(), invocation)?;
     apply_defaults(inventory, connection, invocation);
-    Ok((connector(connection, inventory, screen, invocation)?, options))
+    Ok((connector(connection, inventory, state, screen, invocation)?, options))
 }
 
 /// The graphs as text, with what is known of their nodes. Connects only if it may ask the hosts.
@@ -109,7 +111,10 @@ pub(super) fn foresee(
     let Compiled { input, mut inventory, graphs, .. } = compiled;
     apply_defaults(&mut inventory, connection, invocation);
     let connector = match ask {
-        true => connector(connection, &inventory, MultiProgress::new(), invocation)?,
+        true => {
+            let state = state_folder(None, &input.inventories, invocation);
+            connector(connection, &inventory, &state, MultiProgress::new(), invocation)?
+        }
         // Never used to connect; the operator's own settings must not matter here.
         false => Connector::new(Options { config_file: Some("/dev/null".into()), ..Options::default() })
             .map_err(|error| CliError::Unexpected(error.to_string()))?,
@@ -291,6 +296,7 @@ fn apply_defaults(inventory: &mut Inventory, args: &ConnectionArgs, invocation: 
 fn connector(
     args: &ConnectionArgs,
     inventory: &Inventory,
+    state: &StateFolder,
     screen: MultiProgress,
     invocation: &Invocation,
 ) -> Result<Connector, CliError> {
@@ -300,6 +306,7 @@ fn connector(
     let options = Options {
         config_file: args.ssh_config.clone().or_else(|| settings.ssh_config.clone()),
         accept_new: args.accept_new || settings.accept_new,
+        pins: Some(state.known_hosts()),
         connect_timeout: timeout.unwrap_or(defaults.connect_timeout),
         prompt: Arc::new(TerminalPrompt { screen, masker: invocation.masker.clone() }),
         ..defaults

@@ -62,7 +62,8 @@ pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError>
         Some(hosts) => hosts,
         None => inventory.hosts().map(|host| host.id).collect(),
     };
-    let (connector, options) = reach(&mut inventory, &args.connection, MultiProgress::new(), invocation)?;
+    let state = state_folder(None, &input.inventories, invocation);
+    let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let unlocking = Unlocking::new(Arc::new(inventory), connector, options, &id);
     let result = runtime.block_on(async {

@@ -33,6 +33,10 @@ fn delegate(inventory: &Inventory, task: &Task, diagnostics: &mut Diagnostics) {
 fn hypervisor(inventory: &Inventory, task: &Task, hosts: &[HostId], diagnostics: &mut Diagnostics) {
     let on = task.on.as_ref().filter(|on| on.value == On::Hypervisor).map(|on| on.span);
     let once = task.once_per.as_ref().filter(|once| once.value == OncePer::Hypervisor).map(|once| once.span);
+    // A condition may be what keeps it away from members that live in no guest.
+    if !task.when.is_empty() {
+        return;
+    }
     let Some(span) = on.or(once.filter(|_| task.on.is_none() && task.delegate_to.is_none())) else { return };
     let lacks = |host: &&HostId| match &inventory.host_by_id(**host).kind {
         HostKind::Member { hypervisor, .. } => hypervisor.is_none(),

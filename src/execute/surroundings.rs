@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::node::{NodeRun, Trouble};
 use crate::{
     compile::OPERATOR_NAMES,
-    inventory::HostId,
+    inventory::{HostId, HostKind},
     model::Value,
     playbook::On,
     remote::{Session, Surroundings},
@@ -56,8 +56,13 @@ impl NodeRun {
         if let Some(target) = self.context.graph.node(self.index).target {
             return Ok(Target::Host(target));
         }
-        if self.task.on.as_ref().is_some_and(|on| on.value == On::Operator) {
-            return Ok(Target::Operator);
+        match self.task.on.as_ref().map(|on| on.value) {
+            Some(On::Operator) => return Ok(Target::Operator),
+            Some(On::Hypervisor) if self.context.inventory.host_by_id(self.host).kind != HostKind::Hypervisor => {
+                let name = &self.context.inventory.host_by_id(self.host).name;
+                return Err(Trouble::failed(format!("this runs on the hypervisor of {name}, which has none")));
+            }
+            _ => {}
         }
         let Some(delegate) = &self.task.delegate_to else { return Ok(Target::Host(self.host)) };
         let name = self.render(delegate, scope)?;

@@ -7,9 +7,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::types::{Cluster, Host, HostKind, Inventory};
 use crate::{
-    model::{HostName, Span},
+    model::{HostName, Span, derived_mac},
     source::{Key, Kind, Map, Node, Vars},
 };
+
+/// Who administers a guest, unless the inventory says so.
+pub(super) const DEFAULT_ADMIN: &str = "ubuntu";
 
 type Layer = Arc<Vars>;
 
@@ -81,6 +84,10 @@ fn hypervisors(inventory: &Inventory) -> HashMap<HostName, Layer> {
         let mut node = describe_host(host);
         let members = guests.remove(&host.name).unwrap_or_default();
         push(&mut node, "members", Node::new(host.span, Kind::Seq(members)));
+        for name in ["pools", "networks", "images"] {
+            let section = host.sections.get(name).filter(|section| !section.is_null());
+            push(&mut node, name, section.cloned().unwrap_or_else(|| mapping(host.span, [])));
+        }
         (host.name.clone(), one("hypervisor", node))
     };
     inventory.hypervisors().map(layer).collect()
@@ -119,7 +126,12 @@ fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
             (None, None) if name == "etcd" => mapping(host.span, []),
             (None, None) => continue,
         };
-        push(&mut node, name, merged);
+        push(&mut node, name, if name == "interfaces" { with_macs(host, merged) } else { merged });
+    }
+    if let Some(pin) = &host.endpoint.pin {
+        let user = host.endpoint.user.as_deref().unwrap_or(DEFAULT_ADMIN);
+        push(&mut node, "user", Node::string(host.span, user));
+        push(&mut node, "pin", Node::string(host.span, pin.as_str()));
     }
     node
 }
@@ -134,6 +146,17 @@ fn ip_of(host: &Host) -> Node {
         None => node,
     };
     said.or_else(first).map_or_else(|| Node::string(host.span, host.address()), bare)
+}
+
+/// Interfaces without a MAC address get the one that belongs to their guest's name and their place.
+fn with_macs(host: &Host, mut interfaces: Node) -> Node {
+    let Kind::Seq(list) = &mut interfaces.kind else { return interfaces };
+    for (position, interface) in list.iter_mut().enumerate() {
+        if interface.as_map().is_some_and(|map| map.get("mac").is_none()) {
+            push(interface, "mac", Node::string(host.span, derived_mac(host.name.as_str(), position)));
+        }
+    }
+    interfaces
 }
 
 /// Mappings merge at every depth; anything else is replaced.

@@ -6,7 +6,7 @@ use indexmap::map::Entry;
 
 use super::{
     draft::{Draft, DraftKind, GroupDraft, HostDraft, check_vars, merge},
-    entry::{ClusterEntry, GroupEntry, HostEntry, MemberEntry, SshEntry},
+    entry::{ClusterEntry, GroupEntry, HostEntry, HypervisorEntry, MemberEntry, SshEntry},
     range::{MAX_HOSTS, NodeSet, fill},
     sections,
 };
@@ -101,7 +101,8 @@ impl Collector<'_> {
     fn host_entries(&mut self, key: &Key, entry: Node, kind: &DraftKind, source: Source) -> Vec<Arc<str>> {
         let check = |entry: &Node| match kind {
             DraftKind::Member(_) => from_node::<MemberEntry>(entry).err(),
-            _ => from_node::<HostEntry>(entry).err(),
+            DraftKind::Hypervisor => from_node::<HypervisorEntry>(entry).err(),
+            DraftKind::Plain => from_node::<HostEntry>(entry).err(),
         };
         let Some(set) = self.node_set(key) else { return Vec::new() };
         let mut names = Vec::with_capacity(set.len());

@@ -1,6 +1,6 @@
 //! The typed shape of what an inventory file may say. The JSON Schema comes from the same types.
 
-use std::{fmt, marker::PhantomData, net::IpAddr, str::FromStr};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -9,7 +9,7 @@ use serde::{
     de::{self, IgnoredAny, Visitor},
 };
 
-use super::sections::{AuthSection, EtcdSection, TlsSection};
+use super::sections::{AuthSection, EtcdSection, GuestSection, Image, Network, Pool, TlsSection};
 use crate::model::Seconds;
 
 /// How to reach hosts over SSH. Set at any level; the most specific level wins, field by field.
@@ -42,7 +42,7 @@ pub(super) struct SshEntry {
     pub(super) become_user: Option<String>,
 }
 
-/// A hypervisor or another host.
+/// A host that is no hypervisor.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HostEntry {
@@ -58,6 +58,30 @@ pub(super) struct HostEntry {
     pub(super) vars: FreeMap,
     /// Groups this host belongs to.
     pub(super) groups: OneOrMany,
+}
+
+/// A KVM host.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HypervisorEntry {
+    /// Where to connect; the host's name if not given.
+    pub(super) address: Option<Address>,
+    /// The failure domain: a rack, a room, a power feed.
+    pub(super) zone: Option<String>,
+    pub(super) ssh: SshEntry,
+    /// Short for `ssh: {port: ...}`.
+    pub(super) port: Option<Port>,
+    /// Short for `ssh: {user: ...}`.
+    pub(super) user: Option<String>,
+    pub(super) vars: FreeMap,
+    /// Groups this host belongs to.
+    pub(super) groups: OneOrMany,
+    /// Storage pools that etcdrun keeps there, by name.
+    pub(super) pools: BTreeMap<String, Option<Pool>>,
+    /// Libvirt networks that etcdrun keeps there, by name.
+    pub(super) networks: BTreeMap<String, Option<Network>>,
+    /// Base images that etcdrun brings there, by the name of their volume.
+    pub(super) images: BTreeMap<String, Option<Image>>,
 }
 
 /// A member of an etcd cluster, which lives in a guest on a hypervisor.
@@ -83,6 +107,7 @@ pub(super) struct MemberEntry {
     /// Groups this host belongs to.
     pub(super) groups: OneOrMany,
     /// What differs from the cluster's `guest`.
+    #[schemars(with = "GuestSection")]
     pub(super) guest: FreeMap,
     /// What differs from the cluster's `etcd`.
     #[schemars(with = "EtcdSection")]
@@ -97,6 +122,7 @@ pub(super) struct ClusterEntry {
     #[schemars(with = "EtcdSection")]
     pub(super) etcd: FreeMap,
     /// The shape of the members' guests.
+    #[schemars(with = "GuestSection")]
     pub(super) guest: FreeMap,
     #[schemars(with = "TlsSection")]
     pub(super) tls: FreeMap,

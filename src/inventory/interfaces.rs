@@ -7,7 +7,7 @@ use super::{
     types::{Host, HostKind},
 };
 use crate::{
-    model::{ClusterName, Span},
+    model::{ClusterName, Span, derived_mac},
     source::{Diagnostic, Diagnostics, Node},
 };
 
@@ -17,11 +17,12 @@ pub(super) fn check<'h>(members: impl Iterator<Item = (&'h Host, &'h [Interface]
     for (host, interfaces) in members {
         let HostKind::Member { cluster, .. } = &host.kind else { continue };
         let nodes = host.sections.get("interfaces").and_then(Node::as_seq).unwrap_or_default();
-        for (interface, node) in interfaces.iter().zip(nodes) {
+        for (position, (interface, node)) in interfaces.iter().zip(nodes).enumerate() {
             check_one(interface, node, diagnostics);
             let ip = interface.ip.as_ref().map(|ip| ("address", "ip", ip.0.0.addr().to_string()));
-            let mac = interface.mac.as_ref().map(|mac| ("MAC address", "mac", mac.0.0.clone()));
-            for (what, field, value) in ip.into_iter().chain(mac) {
+            let mac = interface.mac.as_ref().map(|mac| mac.0.0.clone());
+            let mac = mac.unwrap_or_else(|| derived_mac(host.name.as_str(), position));
+            for (what, field, value) in ip.into_iter().chain([("MAC address", "mac", mac)]) {
                 let span = place(node, field);
                 if let Some(first) = taken.insert((cluster, value.clone()), span) {
                     let message = format!("two members of `{cluster}` have the {what} {value}");

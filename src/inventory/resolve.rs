@@ -8,7 +8,7 @@ use super::{
     ansible, builtin,
     collect::{BUILTIN_GROUPS, canonical},
     draft::{ClusterDraft, Draft, DraftKind, GroupDraft, HostDraft, to_map},
-    entry::{HostEntry, Interface, MemberEntry, SshEntry, SshVia},
+    entry::{HostEntry, HypervisorEntry, Interface, MemberEntry, SshEntry, SshVia},
     hierarchy::{self, Level, Levels},
     interfaces, pattern, sections,
     settings::{self, Settings, folder},
@@ -28,6 +28,7 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     let tiers = resolver.tiers(&mut draft, &levels);
     let mut hosts = resolver.hosts(draft.hosts, &levels, &tiers);
     resolver.reach_members(&mut hosts);
+    settle_guests(&mut hosts, &draft.clusters);
     interfaces::check(hosts.iter().map(|pending| (&pending.host, &*pending.interfaces)), resolver.diagnostics);
     let groups = groups(&levels, &tiers, &hosts, &draft.clusters);
     let clusters = clusters(draft.clusters, &groups);
@@ -52,6 +53,9 @@ fn with_paths(mut releases: Vars, sources: &Sources) -> Vars {
     }
     releases
 }
+
+/// What is kept of a member's or a hypervisor's entry, as written.
+const SECTIONS_OF_HOSTS: [&str; 6] = ["interfaces", "guest", "etcd", "pools", "networks", "images"];
 
 struct Resolver<'a> {
     by_name: HashMap<HostName, HostId>,
@@ -298,7 +302,7 @@ impl Resolver<'_> {
         let HostDraft { span, kind, fields, mut vars, file_vars, .. } = draft;
         vars.extend(file_vars);
         let outer = outer_tiers(tiers, own);
-        let sections = ["interfaces", "guest", "etcd"].into_iter().filter_map(|name| fields.get_key_value(name));
+        let sections = SECTIONS_OF_HOSTS.into_iter().filter_map(|name| fields.get_key_value(name));
         let sections: Vars = sections.map(|(name, node)| (name.clone(), node.clone())).collect();
         let hypervisor = fields.get("hypervisor");
         let hypervisor = hypervisor.and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
@@ -334,9 +338,15 @@ impl Resolver<'_> {
         let node = Node::new(span, Kind::Map(to_map(fields)));
         let entry = match kind {
             DraftKind::Member(_) => from_node(&node),
-            _ => from_node::<HostEntry>(&node).map(|HostEntry { address, zone, ssh, port, user, vars, groups }| {
+            DraftKind::Hypervisor => from_node::<HypervisorEntry>(&node).map(|entry| {
+                let HypervisorEntry { address, zone, ssh, port, user, vars, groups, .. } = entry;
                 MemberEntry { address, zone, ssh, port, user, vars, groups, ..MemberEntry::default() }
             }),
+            DraftKind::Plain => {
+                from_node::<HostEntry>(&node).map(|HostEntry { address, zone, ssh, port, user, vars, groups }| {
+                    MemberEntry { address, zone, ssh, port, user, vars, groups, ..MemberEntry::default() }
+                })
+            }
         };
         entry.unwrap_or_else(|problems| {
             problems.into_iter().for_each(|problem| self.diagnostics.push(problem));
@@ -392,6 +402,26 @@ impl Resolver<'_> {
         self.diagnostics.push(problem);
         None
     }
+}
+
+/// A guest that etcdrun makes: its key is learnt from its hypervisor, and its administrator is who can log in.
+fn settle_guests(hosts: &mut [Pending], clusters: &IndexMap<Arc<str>, ClusterDraft>) {
+    for Pending { host, .. } in hosts {
+        let HostKind::Member { cluster, hypervisor: Some(_) } = &host.kind else { continue };
+        let of_cluster = clusters.get(cluster.as_str()).and_then(|draft| draft.sections.get("guest"));
+        let sections = [host.sections.get("guest"), of_cluster];
+        if sections.iter().all(Option::is_none) {
+            continue;
+        }
+        let admin = sections.into_iter().flatten().find_map(admin_user);
+        host.endpoint.pin = Some(format!("{cluster}/{}", host.name));
+        host.endpoint.user = admin.or(host.endpoint.user.take()).or(Some(builtin::DEFAULT_ADMIN.to_owned()));
+    }
+}
+
+fn admin_user(guest: &Node) -> Option<String> {
+    let user = guest.as_map()?.get("admin")?.as_map()?.get("user")?;
+    user.as_str().filter(|_| !user.is_template()).map(str::to_owned)
 }
 
 impl From<DraftKind> for HostKind {

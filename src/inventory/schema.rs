@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, generate::SchemaSettings};
 
 use super::{
-    entry::{ClusterEntry, Free, FreeMap, GroupEntry, HostEntry, SshEntry},
+    entry::{ClusterEntry, Free, FreeMap, GroupEntry, HostEntry, HypervisorEntry, SshEntry},
     sections::Release,
 };
 use crate::model::Value;
@@ -23,7 +23,7 @@ struct InventoryFile {
     vars: FreeMap,
     /// KVM hosts by name; a name can be a range like hv[1-40].
     #[schemars(default)]
-    hypervisors: BTreeMap<String, Option<HostEntry>>,
+    hypervisors: BTreeMap<String, Option<HypervisorEntry>>,
     /// Other hosts by name.
     #[schemars(default)]
     hosts: BTreeMap<String, Option<HostEntry>>,

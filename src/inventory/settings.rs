@@ -65,6 +65,7 @@ impl Settings {
             proxy_command: self.proxy_command,
             known_hosts: self.known_hosts.unwrap_or_default(),
             host_key_alias: self.host_key_alias,
+            pin: None,
             connect_timeout: self.connect_timeout,
         }
     }

@@ -47,7 +47,7 @@ pub struct Host {
     pub identity_place: Option<Span>,
     /// Variables, lowest precedence first: all, parent groups, child groups, cluster, host.
     pub layers: Vec<Arc<Vars>>,
-    /// A member's own `interfaces`, `guest` and `etcd`, as written.
+    /// A member's own `interfaces`, `guest` and `etcd`, or a hypervisor's `pools`, `networks` and `images`, as written.
     pub sections: Arc<Vars>,
     /// What templates know of every host. Names do not repeat and are reserved.
     pub builtin: Vec<Arc<Vars>>,

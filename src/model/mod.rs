@@ -4,6 +4,7 @@
 
 mod effects;
 mod event;
+mod mac;
 mod mask;
 mod names;
 mod outcome;
@@ -13,6 +14,7 @@ mod version;
 
 pub use effects::{Disruption, Effects};
 pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RunResult, Shown};
+pub use mac::derived_mac;
 pub use mask::{MASK, MIN_SECRET, MaskedStream, Masker};
 pub use names::{ClusterName, GroupName, HostName};
 pub use outcome::{Diff, Outcome, Status};

@@ -12,6 +12,8 @@ use crate::{
     model::{Masker, Outcome},
     remote::{Entry, JobState, Payload, RemoteError, Session, Step, lock_is_held},
     source::Opener,
+    ssh::Pins,
+    state::StateFolder,
 };
 
 /// Either a payload for the target, or something the engine does itself.
@@ -102,6 +104,11 @@ impl ActionContext {
             JobState::Lost(why) => Err(ActionError::Remote(RemoteError::Lost(why.into()))),
             JobState::Running | JobState::Absent => Err(ActionError::Failed(format!("the job {job} has no end"))),
         }
+    }
+
+    /// The keys of guests.
+    pub fn pins(&self) -> Pins {
+        Pins::at(StateFolder::at(&self.state).known_hosts())
     }
 
     /// Puts a local file into the session's staging folder and returns its path there.

@@ -8,9 +8,12 @@
 
 mod action;
 mod assert;
+mod cloud_init;
 mod command;
 mod copy;
 mod debug;
+mod domain_changes;
+mod domain_xml;
 mod download;
 mod etcd_access;
 mod etcd_auth;
@@ -24,7 +27,14 @@ mod fetch;
 mod file;
 mod filesystem;
 mod group;
+mod guest_interface;
+mod guest_trust;
 mod http;
+mod libvirt;
+mod libvirt_domain;
+mod libvirt_network;
+mod libvirt_pool;
+mod libvirt_volume;
 mod line_edit;
 mod line_in_file;
 mod local;

@@ -4,6 +4,7 @@ use super::spec::ModuleSpec;
 
 static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::assert::Assert>(),
+    ModuleSpec::of::<super::cloud_init::CloudInit>(),
     ModuleSpec::of::<super::command::Command>(),
     ModuleSpec::of::<super::copy::Copy>(),
     ModuleSpec::of::<super::debug::Debug>(),
@@ -19,6 +20,11 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::file::File>(),
     ModuleSpec::of::<super::filesystem::Filesystem>(),
     ModuleSpec::of::<super::group::Group>(),
+    ModuleSpec::of::<super::guest_trust::GuestTrust>(),
+    ModuleSpec::of::<super::libvirt_domain::LibvirtDomain>(),
+    ModuleSpec::of::<super::libvirt_network::LibvirtNetwork>(),
+    ModuleSpec::of::<super::libvirt_pool::LibvirtPool>(),
+    ModuleSpec::of::<super::libvirt_volume::LibvirtVolume>(),
     ModuleSpec::of::<super::line_in_file::LineInFile>(),
     ModuleSpec::of::<super::mount::Mount>(),
     ModuleSpec::of::<super::package::Package>(),

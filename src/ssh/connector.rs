@@ -100,6 +100,7 @@ impl Connector {
             hosts: &self.hosts,
             connect_timeout: self.shared.options.connect_timeout,
             accept_new: self.shared.options.accept_new,
+            pins: self.shared.options.pins.as_deref(),
         };
         resolver.resolve(endpoint)
     }

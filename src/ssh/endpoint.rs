@@ -21,6 +21,9 @@ pub struct Endpoint {
     /// Known-hosts files in front of the ones the SSH configuration names.
     pub known_hosts: Vec<PathBuf>,
     pub host_key_alias: Option<String>,
+    /// A guest that etcdrun made: the name that its key is pinned by in [`super::Options::pins`]. No other file vouches for
+    /// it, and its first answer is never taken on trust.
+    pub pin: Option<String>,
     pub connect_timeout: Option<Duration>,
 }
 

@@ -32,6 +32,8 @@ pub struct Options {
     pub config_file: Option<PathBuf>,
     /// Trust and record host keys that were never seen; changed and revoked ones still fail.
     pub accept_new: bool,
+    /// The file of guests' keys.
+    pub pins: Option<PathBuf>,
     /// For the TCP connection and the key exchange together, per attempt.
     pub connect_timeout: Duration,
     /// How often to try in all. Only failures to connect are tried again, never a refused key.
@@ -52,6 +54,7 @@ impl Default for Options {
         Options {
             config_file: None,
             accept_new: false,
+            pins: None,
             connect_timeout: Duration::from_secs(10),
             connect_attempts: 3,
             keepalive_interval: Duration::from_secs(5),

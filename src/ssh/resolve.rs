@@ -1,7 +1,7 @@
 //! From what the inventory says and what `~/.ssh/config` says to what is actually done.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::config::{Config, HostConfig, Local, ProxySetting, Query};
@@ -73,6 +73,7 @@ pub(super) struct Resolver<'a> {
     pub hosts: &'a HashMap<String, Endpoint>,
     pub connect_timeout: Duration,
     pub accept_new: bool,
+    pub pins: Option<&'a Path>,
 }
 
 impl Resolver<'_> {
@@ -124,7 +125,10 @@ impl Resolver<'_> {
             accept_new: self.accept_new && found.strict_host_keys != Some(true),
         };
         self.add_identities(endpoint, found, &mut resolved);
-        self.add_known_hosts(endpoint, found, &mut resolved);
+        match endpoint.pin.as_ref().filter(|_| endpoint.host_key_alias.is_none()) {
+            Some(pin) => self.believe_only(pin, &mut resolved),
+            None => self.add_known_hosts(endpoint, found, &mut resolved),
+        }
         Ok(resolved)
     }
 
@@ -154,6 +158,13 @@ impl Resolver<'_> {
             }
             Some(path) => Some(self.path(path, resolved)),
         };
+    }
+
+    /// The key of a guest was learnt from its hypervisor; nothing else may vouch for it.
+    fn believe_only(&self, pin: &str, resolved: &mut Resolved) {
+        resolved.host_key_alias = Some(pin.to_owned());
+        resolved.user_known_hosts = self.pins.iter().map(|path| path.to_path_buf()).collect();
+        resolved.accept_new = false;
     }
 
     fn add_known_hosts(&self, endpoint: &Endpoint, found: &HostConfig, resolved: &mut Resolved) {

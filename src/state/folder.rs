@@ -39,6 +39,11 @@ impl StateFolder {
         self.runs().join(id.as_str())
     }
 
+    /// The keys of guests, in the form of a known_hosts file.
+    pub fn known_hosts(&self) -> PathBuf {
+        self.0.join("known_hosts")
+    }
+
     pub(super) fn objects(&self) -> PathBuf {
         self.0.join("objects")
     }

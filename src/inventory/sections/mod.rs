@@ -7,6 +7,8 @@
 mod agree;
 mod auth;
 mod etcd;
+mod guest;
+mod hypervisor;
 mod tls;
 
 use std::fmt;
@@ -17,6 +19,8 @@ use serde::{Deserialize, Deserializer, de};
 pub(super) use agree::agree;
 pub use auth::{Access, AuthMethod, AuthRole, AuthSection, AuthUser, Permission};
 pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Metrics, MetricsLevel, Release};
+pub(super) use guest::GuestSection;
+pub(super) use hypervisor::{Image, Network, Pool};
 pub use tls::{CaSection, KeyAlgorithm, TlsSection};
 
 use crate::source::{self, Diagnostics, Node};
@@ -24,6 +28,7 @@ use crate::source::{self, Diagnostics, Node};
 /// Checks the shape of a section of a cluster or a member. Sections without a type of their own are anything.
 pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
     match name {
+        "guest" => drop(source::check::<GuestSection>(node, diagnostics)),
         "etcd" => drop(source::check::<EtcdSection>(node, diagnostics)),
         "tls" => drop(source::check::<TlsSection>(node, diagnostics)),
         "auth" => drop(source::check::<AuthSection>(node, diagnostics)),

@@ -24,6 +24,7 @@ impl Setup {
             hosts: &self.hosts,
             connect_timeout: Duration::from_secs(10),
             accept_new: true,
+            pins: Some(Path::new("/state/known_hosts")),
         };
         resolver.resolve(endpoint)
     }
@@ -75,6 +76,20 @@ fn the_inventory_wins_over_the_configuration() {
     assert_eq!(found.identity_files[0], PathBuf::from("/home/me/own%h"));
     assert_eq!(found.user_known_hosts[0], PathBuf::from("/kh"));
     assert!(!found.identities_only);
+}
+
+#[test]
+fn a_guest_is_believed_by_its_pin_and_nothing_else() {
+    let setup = Setup::new("Host *\n  StrictHostKeyChecking accept-new\n");
+    let guest =
+        Endpoint { pin: Some("prod/etcd-1".to_owned()), known_hosts: vec!["/kh".into()], ..Endpoint::new("etcd-1") };
+    let found = setup.resolve(&guest).unwrap();
+    assert_eq!(found.host_key_alias.as_deref(), Some("prod/etcd-1"));
+    assert_eq!(found.user_known_hosts, [PathBuf::from("/state/known_hosts")]);
+    assert!(found.global_known_hosts.is_empty() && !found.accept_new);
+
+    let own_way = Endpoint { host_key_alias: Some("mine".to_owned()), ..guest };
+    assert_eq!(setup.resolve(&own_way).unwrap().user_known_hosts[0], PathBuf::from("/kh"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod guests;
 mod hosts;
 mod hypervisors;
 mod leftovers;
+mod libvirt;
 mod systemd;
 mod tools;
 

@@ -1,0 +1,152 @@
+//! The modules that speak to libvirt, on a real one. Nothing is booted here.
+
+use etcdrun_lab::Kind;
+use serde_json::Value;
+
+use super::{Place, Said};
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+
+/// A guest in all its parts, defined and not started.
+const GUEST: &str = r#"
+- hosts: hypervisors
+  vars: { memory: 512MiB, vcpus: 1, size: 2GiB, hostname: g, network: default }
+  tasks:
+    - libvirt_pool: { name: etcd, path: /var/lib/libvirt/etcd }
+    - libvirt_network: { name: inner, bridge: inner0, address: 192.168.150.1/24 }
+    - libvirt_volume: { pool: etcd, name: g.qcow2, size: "{{ size }}", base: { path: /srv/guest.qcow2 } }
+    - libvirt_volume: { pool: etcd, name: g-data.raw, size: 64MiB, format: raw }
+    - cloud_init:
+        name: g
+        pool: etcd
+        hostname: "{{ hostname }}"
+        user: ops
+        ssh_keys: KEY
+        interfaces: [{ network: inner, ip: 192.168.150.5/24 }]
+      register: seed
+    - libvirt_domain:
+        name: g
+        uuid: "{{ seed.uuid }}"
+        state: present
+        vcpus: "{{ vcpus }}"
+        memory: "{{ memory }}"
+        cluster: prod
+        member: g
+        console_log: /var/log/libvirt/qemu/g.console
+        disks:
+          - { pool: etcd, volume: g.qcow2 }
+          - { pool: etcd, volume: g-data.raw, serial: data }
+          - { pool: etcd, volume: g-cloud-init.iso, readonly: true }
+        interfaces: [{ network: "{{ network }}" }, { bridge: br0 }, { macvtap: eth0 }]
+      register: domain
+"#;
+
+/// One hypervisor, and the playbook above.
+fn place() -> Place {
+    let place = Place::new(Kind::Hypervisor, 1);
+    place.folder.write("guest.yaml", &GUEST.replace("KEY", &format!("'{KEY}'")));
+    place
+}
+
+fn play(place: &Place, more: &[&str]) -> Said {
+    place.folder.run(&[&["playbook", "guest.yaml", "--json", "--diff"], more].concat())
+}
+
+/// The results of all tasks that ended, with their modules.
+fn results(said: &Said) -> Vec<(String, Value)> {
+    let events = said.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events
+        .filter(|event| event["event"] == "node_finished")
+        .map(|event| (event["node"]["module"].as_str().unwrap().to_owned(), event))
+        .collect()
+}
+
+fn changed(said: &Said) -> Vec<String> {
+    results(said).into_iter().filter(|(_, event)| event["status"] == "changed").map(|(module, _)| module).collect()
+}
+
+fn data(said: &Said, module: &str) -> Value {
+    let ran = |event: &Value| event["status"] != "not_run";
+    let found = results(said).into_iter().rev().find(|(name, event)| name == module && ran(event));
+    found.unwrap_or_else(|| panic!("no {module} in\n{}", said.stdout)).1["result"].clone()
+}
+
+fn virsh(place: &Place, args: &[&str]) -> String {
+    place.hosts[0].run(&[&["virsh", "-q"], args].concat()).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_guest_is_defined_once_and_stays_as_it_is() {
+    let place = place();
+    let check = play(&place, &["--check"]).ends(0);
+    assert_eq!(changed(&check).len(), 6);
+    assert!(!virsh(&place, &["pool-list", "--all", "--name"]).contains("etcd"), "check mode changes nothing");
+
+    assert_eq!(changed(&play(&place, &[]).ends(0)).len(), 6);
+    assert_eq!(changed(&play(&place, &[]).ends(0)), [""; 0]);
+    assert_eq!(changed(&play(&place, &["--check"]).ends(0)), [""; 0]);
+
+    let xml = virsh(&place, &["dumpxml", "g"]);
+    for part in ["mode='bridge'", "bridge='br0'", "network='default'", "<readonly/>", "cluster=\"prod\"", "guest_agent"]
+    {
+        assert!(xml.contains(part), "{part} is missing in\n{xml}");
+    }
+    let uuid = virsh(&place, &["domuuid", "g"]);
+    let iso = "/var/lib/libvirt/etcd/g-cloud-init.iso";
+    let meta = place.hosts[0].run(&["isoinfo", "-R", "-i", iso, "-x", "/meta-data"]).unwrap();
+    assert!(meta.contains(&uuid), "the instance belongs to the domain: {meta}");
+    assert_eq!(place.hosts[0].run(&["stat", "-c", "%a", iso]).unwrap().trim(), "600");
+    assert_eq!(virsh(&place, &["domstate", "g"]), "shut off");
+}
+
+#[test]
+fn what_differs_is_changed_or_said() {
+    let place = place();
+    play(&place, &[]).ends(0);
+
+    let said = play(&place, &["-e", "memory=768MiB", "-e", "size=3GiB"]).ends(0);
+    assert_eq!(changed(&said), ["libvirt_volume", "libvirt_domain"]);
+    let diff = &data(&said, "libvirt_domain")["diff"][0];
+    assert!(diff["before"].as_str().unwrap().contains("524288") && diff["after"].as_str().unwrap().contains("786432"));
+    assert!(virsh(&place, &["dominfo", "g"]).contains("786432 KiB"));
+
+    // What somebody else has changed is put back.
+    virsh(&place, &["setvcpus", "g", "2", "--maximum", "--config"]);
+    assert_eq!(changed(&play(&place, &["-e", "memory=768MiB", "-e", "size=3GiB"]).ends(0)), ["libvirt_domain"]);
+
+    // The ISO is what the guest was made from.
+    let said = play(&place, &["-e", "memory=768MiB", "-e", "size=3GiB", "-e", "hostname=other"]).ends(0);
+    assert_eq!(changed(&said), [""; 0]);
+    assert_eq!(data(&said, "cloud_init")["data"]["needs_rebuild"], true);
+
+    let said = play(&place, &["-e", "size=1GiB"]).ends(2);
+    assert!(data(&said, "libvirt_volume")["msg"].as_str().unwrap().contains("never made smaller"));
+    let said = play(&place, &["-e", "network=nowhere", "-e", "size=3GiB"]).ends(2);
+    let msg = data(&said, "libvirt_domain")["msg"].as_str().unwrap().to_owned();
+    assert!(msg.contains("there is no network nowhere") && msg.contains("default, inner"), "{msg}");
+}
+
+#[test]
+fn nothing_goes_without_a_word() {
+    let place = place();
+    play(&place, &[]).ends(0);
+    let exec = |module: &str, args: &str| place.folder.run(&["exec", "all", "-m", module, "-a", args]);
+    let unconfirmed = exec("libvirt_volume", "pool=etcd name=g-data.raw state=absent");
+    assert!(unconfirmed.stderr.contains("confirm"), "{}", unconfirmed.stderr);
+    let used = exec("libvirt_volume", "pool=etcd name=g-data.raw state=absent confirm=g-data.raw").ends(2);
+    assert!(used.stdout.contains("is a disk of g"), "{}", used.stdout);
+
+    exec("libvirt_domain", "name=g state=absent confirm=g").ends(0);
+    assert_eq!(virsh(&place, &["list", "--all", "--name"]), "");
+    assert!(virsh(&place, &["vol-list", "etcd"]).contains("g-data.raw"), "disks stay");
+    exec("libvirt_volume", "pool=etcd name=g-data.raw state=absent confirm=g-data.raw").ends(0);
+    exec("cloud_init", "name=g pool=etcd state=absent").ends(0);
+    exec("libvirt_network", "name=inner state=absent").ends(0);
+    exec("libvirt_pool", "name=etcd state=absent").ends(0);
+    assert_eq!(place.hosts[0].run(&["ls", "/var/lib/libvirt/etcd"]).unwrap().trim(), "g.qcow2");
+
+    // A domain of somebody else is not touched.
+    place.exec(0, "virsh define /dev/stdin <<'END'\n<domain type='qemu'><name>g</name><memory>65536</memory><os><type>hvm</type></os></domain>\nEND").ends(0);
+    let said = play(&place, &[]).ends(2);
+    assert!(data(&said, "libvirt_domain")["msg"].as_str().unwrap().contains("did not make"), "{}", said.stdout);
+}
