@@ -17,10 +17,10 @@ use crate::{
     graph::{NodeIndex, PlayIndex},
     inventory::HostId,
     model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status},
-    modules::{Action, ActionContext, ActionError, BuildContext},
+    modules::{Action, ActionContext, ActionError, BuildContext, Progress},
     playbook::Task,
     remote::{Payload, RemoteError, Session, Step, StepSink},
-    source::{Diagnostic, Node},
+    source::{Diagnostic, Kind, Node},
     state::StateError,
     template::Scope,
 };
@@ -145,16 +145,31 @@ impl NodeRun {
         let mut agreed: Option<(HostId, Node)> = None;
         for &host in &self.hosts {
             let scope = self.context.scope(self.play, host, &self.task);
-            if self.task.loops.is_none() && !self.conditions_hold(&scope)? {
-                continue;
-            }
-            let args = self.render(&self.task.args, &scope)?;
+            let Some(wish) = self.wish(&scope)? else { continue };
             match &agreed {
-                None => agreed = Some((host, args)),
-                Some((first, wanted)) => self.same_wish(*first, wanted, host, &args)?,
+                None => agreed = Some((host, wish)),
+                Some((first, wanted)) => self.same_wish(*first, wanted, host, &wish)?,
             }
         }
         Ok(agreed.map(|(host, _)| host))
+    }
+
+    /// What a host asks for: its arguments, or those of every item of its loop. Nothing if `when` does not hold.
+    fn wish(&self, scope: &Scope) -> Result<Option<Node>, Trouble> {
+        let Some(items) = &self.task.loops else {
+            return match self.conditions_hold(scope)? {
+                true => self.render(&self.task.args, scope).map(Some),
+                false => Ok(None),
+            };
+        };
+        let mut wishes = Vec::new();
+        for (position, item) in self.items(items, scope)?.iter().enumerate() {
+            let (_, scope) = self.enter(items, position, item, scope);
+            if self.conditions_hold(&scope)? {
+                wishes.push(self.render(&self.task.args, &scope)?);
+            }
+        }
+        Ok(Some(Node::new(self.task.span, Kind::Seq(wishes))))
     }
 
     fn same_wish(&self, first: HostId, wanted: &Node, host: HostId, args: &Node) -> Result<(), Trouble> {
@@ -278,12 +293,19 @@ impl NodeRun {
                     job,
                     state: self.context.options.state.clone(),
                     opener: self.context.sources.opener().cloned(),
+                    progress: self.progress(),
                     masker: self.context.sources.masker().clone(),
                     reach: self.context.clone(),
                 };
                 self.within_limit(action.run(&context)).await.and_then(known)
             }
         }
+    }
+
+    /// Hands on how far a transfer of this node is.
+    fn progress(&self) -> Progress {
+        let (emitter, node) = (self.context.emitter.clone(), self.info.clone());
+        Arc::new(move |done, total| emitter.emit(EventKind::NodeProgress { node: node.clone(), done, total }))
     }
 
     /// What the module makes of the rendered arguments.

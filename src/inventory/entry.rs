@@ -9,7 +9,9 @@ use serde::{
     de::{self, IgnoredAny, Visitor},
 };
 
-use super::sections::{AuthSection, EtcdSection, GuestSection, Image, Network, Pool, TlsSection};
+use super::sections::{
+    AddressPool, AuthSection, EtcdSection, GuestSection, Image, Network, Placement, Pool, TlsSection,
+};
 use crate::model::Seconds;
 
 /// How to reach hosts over SSH. Set at any level; the most specific level wins, field by field.
@@ -134,9 +136,11 @@ pub(super) struct ClusterEntry {
     pub(super) ssh: SshEntry,
     /// Which way to connect to the members, where they do not say.
     pub(super) ssh_via: Option<SshVia>,
+    #[schemars(with = "AddressPool")]
     pub(super) address_pool: Free,
     /// Whether two members may share a hypervisor.
     pub(super) allow_colocation: Option<bool>,
+    #[schemars(with = "Placement")]
     pub(super) placement: Free,
     pub(super) backup: FreeMap,
     pub(super) chrony: FreeMap,

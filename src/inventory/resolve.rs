@@ -23,6 +23,7 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     let ids = draft.hosts.keys().enumerate().map(|(i, name)| (HostName::new(name.clone()), HostId::from_index(i)));
     let mut resolver = Resolver { by_name: ids.collect(), guesses: pattern::MAX_GUESSES, sources, diagnostics };
     resolver.check_names(&mut draft);
+    sections::allot(&mut draft, resolver.diagnostics);
     let mut levels = resolver.levels(&draft);
     hierarchy::settle(&mut levels, draft.hosts.len(), resolver.diagnostics);
     let tiers = resolver.tiers(&mut draft, &levels);
@@ -37,6 +38,7 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     let hosts = hosts.into_iter().map(|h| h.host).collect();
     let mut inventory = Inventory { hosts, by_name, groups, clusters, etcd_releases };
     sections::agree(&inventory, diagnostics);
+    sections::check_placement(&inventory, diagnostics);
     builtin::fill(&mut inventory);
     inventory
 }
@@ -44,14 +46,28 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
 /// Files of the catalogue are relative to the file that names them.
 fn with_paths(mut releases: Vars, sources: &Sources) -> Vars {
     for release in releases.values_mut() {
-        let Kind::Map(map) = &mut release.kind else { continue };
-        if let Some((key, node)) = map.remove("file") {
-            let path = node.as_str().map(|path| settings::resolve(&folder(sources, node.span), path));
-            let node = path.map_or(node.clone(), |path| Node::string(node.span, &*path.to_string_lossy()));
-            map.push(key, node);
-        }
+        with_path(release, sources);
     }
     releases
+}
+
+fn image_paths(images: &mut Node, sources: &Sources) {
+    let Kind::Map(map) = &mut images.kind else { return };
+    let with_path = |(key, mut image)| {
+        with_path(&mut image, sources);
+        (key, image)
+    };
+    *map = Map::new(std::mem::take(map).into_iter().map(with_path).collect());
+}
+
+/// A `file` is relative to the file that names it.
+fn with_path(entry: &mut Node, sources: &Sources) {
+    let Kind::Map(map) = &mut entry.kind else { return };
+    if let Some((key, node)) = map.remove("file") {
+        let path = node.as_str().map(|path| settings::resolve(&folder(sources, node.span), path));
+        let node = path.map_or(node.clone(), |path| Node::string(node.span, &*path.to_string_lossy()));
+        map.push(key, node);
+    }
 }
 
 /// What is kept of a member's or a hypervisor's entry, as written.
@@ -303,7 +319,10 @@ impl Resolver<'_> {
         vars.extend(file_vars);
         let outer = outer_tiers(tiers, own);
         let sections = SECTIONS_OF_HOSTS.into_iter().filter_map(|name| fields.get_key_value(name));
-        let sections: Vars = sections.map(|(name, node)| (name.clone(), node.clone())).collect();
+        let mut sections: Vars = sections.map(|(name, node)| (name.clone(), node.clone())).collect();
+        if let Some(images) = sections.get_mut("images") {
+            image_paths(images, self.sources);
+        }
         let hypervisor = fields.get("hypervisor");
         let hypervisor = hypervisor.and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
 
@@ -415,7 +434,10 @@ fn settle_guests(hosts: &mut [Pending], clusters: &IndexMap<Arc<str>, ClusterDra
         }
         let admin = sections.into_iter().flatten().find_map(admin_user);
         host.endpoint.pin = Some(format!("{cluster}/{}", host.name));
-        host.endpoint.user = admin.or(host.endpoint.user.take()).or(Some(builtin::DEFAULT_ADMIN.to_owned()));
+        let has_ignition =
+            sections.iter().flatten().any(|guest| guest.as_map().is_some_and(|map| map.get("ignition").is_some()));
+        let default = if has_ignition { "core" } else { builtin::DEFAULT_ADMIN };
+        host.endpoint.user = admin.or(host.endpoint.user.take()).or(Some(default.to_owned()));
     }
 }
 

@@ -32,6 +32,9 @@ pub trait EngineAction: Send + Sync {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError>;
 }
 
+/// Hears how far a transfer is.
+pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
 /// What an operator-side action can reach.
 pub struct ActionContext {
     /// The way to the target. Connects when first used, so an action that needs no host makes none.
@@ -49,6 +52,8 @@ pub struct ActionContext {
     pub state: PathBuf,
     /// Opens files of the operator that are encrypted.
     pub opener: Option<Arc<dyn Opener>>,
+    /// Hears how many bytes of how many are on the target.
+    pub progress: Progress,
     /// Knows what must not be shown.
     pub masker: Masker,
     /// The way to the other hosts of the inventory.
@@ -82,6 +87,7 @@ impl ActionContext {
             job: None,
             state: PathBuf::from(".etcdrun"),
             opener: None,
+            progress: Arc::new(|_, _| {}),
             masker: Masker::default(),
             reach: Arc::new(Alone),
         }

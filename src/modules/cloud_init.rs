@@ -17,7 +17,7 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("cloud_init.sh"));
+const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("guest_seed.sh"), include_str!("cloud_init.sh"));
 
 /// Keeps the cloud-init ISO of a guest: a volume with user-data, meta-data and network-config (NoCloud).
 ///
@@ -201,13 +201,7 @@ fn user(module: &CloudInit) -> Result<Option<Value>, ModuleError> {
             false => Ok(None),
         };
     };
-    let keys: Vec<&str> = module.ssh_keys.iter().flat_map(|keys| keys.lines()).map(str::trim).collect();
-    let keys: Vec<&str> = keys.into_iter().filter(|key| !key.is_empty()).collect();
-    if let Some(bad) = keys.iter().find(|key| russh::keys::PublicKey::from_openssh(key).is_err()) {
-        let start: String = bad.chars().take(30).collect();
-        return Err(ModuleError::new(format!("`{start}...` is not a public SSH key"))
-            .help("give what stands in the .pub file, in one line"));
-    }
+    let keys = checked_keys(&module.ssh_keys)?;
     let mut user = json!({
         "name": name,
         "shell": "/bin/bash",
@@ -226,12 +220,26 @@ fn user(module: &CloudInit) -> Result<Option<Value>, ModuleError> {
     Ok(Some(user))
 }
 
-fn is_hash(text: &str) -> bool {
+/// Public keys one by one, whether they came as lines or as a list.
+pub(super) fn checked_keys(given: &[String]) -> Result<Vec<&str>, ModuleError> {
+    let lines = given.iter().flat_map(|keys| keys.lines()).map(str::trim);
+    let keys: Vec<&str> = lines.filter(|key| !key.is_empty()).collect();
+    match keys.iter().find(|key| russh::keys::PublicKey::from_openssh(key).is_err()) {
+        None => Ok(keys),
+        Some(bad) => {
+            let start: String = bad.chars().take(30).collect();
+            Err(ModuleError::new(format!("`{start}...` is not a public SSH key"))
+                .help("give what stands in the .pub file, in one line"))
+        }
+    }
+}
+
+pub(super) fn is_hash(text: &str) -> bool {
     text.starts_with('$') && text.matches('$').count() >= 3 && text.len() >= 20 && !text.contains(char::is_whitespace)
 }
 
 /// Mappings are merged and lists joined; anything else is replaced.
-fn merge(into: &mut Value, more: &ValueMap) {
+pub(super) fn merge(into: &mut Value, more: &ValueMap) {
     let Value::Object(map) = into else { return };
     for (key, value) in more {
         match (map.get_mut(key), value) {

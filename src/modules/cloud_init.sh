@@ -1,9 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # The ISO tells its own contents apart by its application id: `ETCDRUN UUID SHA256`, at a fixed place in its first sector.
 
-# Sets $seed_uuid and $seed_sha256 of the ISO that is there; empty if it is none of ours.
 read_seed() {
-    seed_uuid='' seed_sha256=''
     application=$(dd if="$path" bs=1 skip=33342 count=128 2>/dev/null | tr -d '\000')
     case $application in
     'ETCDRUN '*)
@@ -20,20 +18,19 @@ meta_data() {
 
 # The old contents of a file, where isoinfo came with genisoimage.
 old_file() {
-    if have isoinfo; then isoinfo -R -i "$path" -x "/$1" 2>/dev/null; fi
+    if [ -e "$path" ] && have isoinfo; then isoinfo -R -i "$path" -x "/$1" 2>/dev/null; fi
 }
 
 show() {
     if [ -z "$DIFF" ]; then return; fi
     for file in user-data network-config; do
         case $file in user-data) text=$arg_user_data ;; *) text=$arg_network_config ;; esac
-        if [ -e "$path" ]; then old_file "$file" | show_before "$arg_volume: $file"; else show_before "$arg_volume: $file" </dev/null; fi
+        old_file "$file" | show_before "$arg_volume: $file"
         printf '%s' "$text" | show_after "$arg_volume: $file"
     done
 }
 
 choose_builder() {
-    builder=''
     for builder in genisoimage mkisofs xorriso; do
         if have "$builder"; then return; fi
     done
@@ -55,85 +52,17 @@ build() {
     rm -rf "$TMP/seed"
 }
 
-write_iso() {
-    changed
-    show
-    if [ "$CHECK" ]; then return; fi
-    new=$pool_path/.etcdrun-new-$arg_volume
-    rm -f "$new"
+write_seed() {
     if [ "${arg_staged-}" ]; then
         (umask 077 && cat "$arg_staged" >"$new") || { rm -f "$new"; fail "cannot write to $pool_path"; }
     elif choose_builder; then
         build
     else
+        # The operator has to build it.
         result application "ETCDRUN $uuid $arg_sha256"
         result_bool wanted 1
         exit 0
     fi
-    chmod 600 "$new"
-    mv "$new" "$path" || { rm -f "$new"; fail "cannot put the ISO into place"; }
-    vir pool-refresh "$arg_pool" >/dev/null 2>&1 || :
-}
-
-keep_mode() {
-    mode=$(stat -c %a "$path")
-    # A running guest's files belong to whom libvirt gives them; the mode is ours.
-    if [ "$mode" != 600 ]; then
-        changed
-        mutate chmod 600 "$path" || fail "cannot set the mode of $path"
-    fi
-}
-
-# Sets $uuid, and $domain if it exists.
-find_uuid() {
-    domain=''
-    uuid=$(vir domuuid "$arg_name" 2>/dev/null) || uuid=''
-    if [ "$uuid" ]; then domain=1; return; fi
-    uuid=${arg_uuid-}
-    if [ -z "$uuid" ] && [ -e "$path" ]; then uuid=$seed_uuid; fi
-    if [ "$uuid" ]; then return; fi
-    if [ "$CHECK" ]; then uuid=00000000-0000-0000-0000-000000000000; else read -r uuid </proc/sys/kernel/random/uuid; fi
-}
-
-present() {
-    if [ "$CHECK" ] && ! read_pool "$arg_pool"; then
-        changed
-        result uuid 00000000-0000-0000-0000-000000000000
-        note "the pool $arg_pool is not there yet"
-        exit 0
-    fi
-    need_pool "$arg_pool"
-    path=$pool_path/$arg_volume
-    result path "$path"
-    result volume "$arg_volume"
-    result_bool needs_rebuild ''
-    seed_uuid='' seed_sha256=''
-    if [ -e "$path" ]; then read_seed; fi
-    find_uuid
-    result uuid "$uuid"
-    if [ ! -e "$path" ]; then
-        write_iso
-    elif [ "$seed_uuid $seed_sha256" = "$uuid $arg_sha256" ]; then
-        keep_mode
-    elif [ "$domain" ]; then
-        show
-        result_bool needs_rebuild 1
-        if [ "$seed_sha256" != "$arg_sha256" ]; then reason="the guest was made from other cloud-init data"; else reason="the ISO belongs to the guest $seed_uuid"; fi
-        result reason "$reason"
-        note "needs a rebuild: $reason"
-    else
-        write_iso
-    fi
-}
-
-absent() {
-    read_pool "$arg_pool" || exit 0
-    path=$pool_path/$arg_volume
-    [ -e "$path" ] || exit 0
-    if vir domuuid "$arg_name" >/dev/null 2>&1; then fail "the domain $arg_name still has the ISO; undefine that first"; fi
-    changed
-    mutate rm -f "$path" || fail "cannot remove $path"
-    mutate vir pool-refresh "$arg_pool" >/dev/null 2>&1 || :
 }
 
 need_libvirt

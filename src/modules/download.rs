@@ -156,7 +156,7 @@ impl Download {
             .url(BODY, sha256)
             .value("via", via)
             .hidden("url", &self.url)
-            .hidden("curl", self.curl_config())
+            .hidden("curl", curl_config(&self.url, self.timeout_seconds(), &self.headers))
             .value("timeout", self.timeout_seconds().to_string())
             .flag("has_headers", !self.headers.is_empty())
     }
@@ -165,41 +165,39 @@ impl Download {
         self.timeout.0.as_secs().max(1)
     }
 
-    /// What curl reads from its standard input: nothing of it shows in the list of processes.
-    fn curl_config(&self) -> String {
-        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-        let mut config = format!(
-            "url = \"{}\"\nproto = \"=http,https\"\nmax-redirs = 10\nmax-time = {}\n",
-            quoted(&self.url),
-            self.timeout_seconds()
-        );
-        for (name, value) in &self.headers {
-            config.push_str(&format!("header = \"{}: {}\"\n", quoted(name), quoted(value)));
-        }
-        config
-    }
-
     fn check_request(&self) -> Result<(), HttpError> {
         http::check_url(&self.url)?;
         self.headers.iter().try_for_each(|(name, value)| http::parse_header(name, value).map(|_| ()))
     }
+}
 
-    async fn download_here(&self) -> Result<Scratch, HttpError> {
-        let failed = |error: std::io::Error| HttpError::Body(format!("cannot keep the download: {error}"));
-        let client = Client::new(Trust::System)?;
-        let client = self.headers.iter().try_fold(client, |client, (name, value)| client.header(name, value))?;
-        let mut body = client.download(&self.url, &Direct).await?.into_body();
-        let (scratch, file) = Scratch::create(&std::env::temp_dir()).map_err(failed)?;
-        let mut file = File::from_std(file);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| HttpError::Body(format!("the download broke off: {error}")))?;
-            if let Some(data) = frame.data_ref() {
-                file.write_all(data).await.map_err(failed)?;
-            }
-        }
-        file.flush().await.map_err(failed)?;
-        Ok(scratch)
+/// What curl reads from its standard input: nothing of it shows in the list of processes.
+pub(super) fn curl_config(url: &str, seconds: u64, headers: &IndexMap<String, String>) -> String {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut config =
+        format!("url = \"{}\"\nproto = \"=http,https\"\nmax-redirs = 10\nmax-time = {seconds}\n", quoted(url));
+    for (name, value) in headers {
+        config.push_str(&format!("header = \"{}: {}\"\n", quoted(name), quoted(value)));
     }
+    config
+}
+
+/// Downloads to a file of the operator.
+pub(super) async fn bring_here(url: &str, headers: &IndexMap<String, String>) -> Result<Scratch, HttpError> {
+    let failed = |error: std::io::Error| HttpError::Body(format!("cannot keep the download: {error}"));
+    let client = Client::new(Trust::System)?;
+    let client = headers.iter().try_fold(client, |client, (name, value)| client.header(name, value))?;
+    let mut body = client.download(url, &Direct).await?.into_body();
+    let (scratch, file) = Scratch::create(&std::env::temp_dir()).map_err(failed)?;
+    let mut file = File::from_std(file);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| HttpError::Body(format!("the download broke off: {error}")))?;
+        if let Some(data) = frame.data_ref() {
+            file.write_all(data).await.map_err(failed)?;
+        }
+    }
+    file.flush().await.map_err(failed)?;
+    Ok(scratch)
 }
 
 /// The last part of the URL's path.
@@ -236,7 +234,7 @@ impl Bring {
     async fn download(&self) -> Result<Downloaded, ActionError> {
         let limit = self.module.timeout.0;
         let failed = |error: HttpError| ActionError::Failed(error.to_string());
-        let scratch = tokio::time::timeout(limit, self.module.download_here())
+        let scratch = tokio::time::timeout(limit, bring_here(&self.module.url, &self.module.headers))
             .await
             .map_err(|_| failed(HttpError::TimedOut(limit)))?
             .map_err(failed)?;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Action, BuildContext, Module, ModuleError, ResultField, libvirt};
+use super::{Action, BuildContext, Module, ModuleError, ResultField, image, libvirt};
 use crate::{
     model::{ByteSize, Disruption, Effects},
     remote::Payload,
@@ -31,6 +31,10 @@ pub struct LibvirtVolume {
     /// The image it is an overlay on.
     #[serde(default)]
     base: Option<Base>,
+    /// Where a base image comes from: the volume is then this image, unchanged. Once to each hypervisor, and a transfer
+    /// that broke off goes on where it was.
+    #[serde(default)]
+    source: Option<image::Source>,
     /// What is set aside on disk from the start; nothing if not given.
     #[serde(default)]
     preallocation: Option<Preallocation>,
@@ -89,6 +93,12 @@ impl Module for LibvirtVolume {
     name: etcd-1.qcow2
     size: 30GiB
     base: { pool: default, name: ubuntu-24.04.qcow2 }
+- name: A base image
+  libvirt_volume:
+    pool: default
+    name: ubuntu-24.04.qcow2
+    source: { url: \"{{ image_url }}\", sha256: \"{{ image_sha256 }}\" }
+  once_per: hypervisor
 - name: A disk for the data
   libvirt_volume: { pool: etcd, name: etcd-1-data.raw, size: 20GiB, format: raw }
 ";
@@ -102,6 +112,9 @@ impl Module for LibvirtVolume {
         if self.state == State::Absent && self.confirm.is_none() {
             return Err(ModuleError::new("`state: absent` deletes the volume and all that is in it")
                 .help("repeat the volume's name in `confirm` if that is what you want"));
+        }
+        if self.source.is_some() && (self.base.is_some() || self.size.is_some()) {
+            return Err(ModuleError::new("an image from elsewhere has its own size, and no `base`"));
         }
         match &self.base {
             Some(Base { name: None, path: None, .. }) => {
@@ -118,11 +131,14 @@ impl Module for LibvirtVolume {
         Effects::converging().disrupting(disrupts)
     }
 
-    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+    fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
         libvirt::check_name("pool", &self.pool)?;
         libvirt::check_name("volume", &self.name)?;
         if self.state == State::Absent && self.confirm.as_deref() != Some(&self.name) {
             return Err(ModuleError::new(format!("`confirm` is not `{}`, so the volume stays", self.name)));
+        }
+        if let Some(source) = self.source.filter(|_| self.state == State::Present) {
+            return Ok(Action::Engine(Box::new(source.action(self.pool, self.name, context)?)));
         }
         let base = self.base.unwrap_or_default();
         if base.name.is_some() && base.path.is_some() {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncSeekExt as _, AsyncWrite, ReadBuf};
 
 use super::{
     Link, Payload, RemoteError, Segment, Session, Step, Surroundings,
@@ -24,6 +24,7 @@ use super::{
 use crate::model::{Outcome, Value};
 
 const UPLOAD: &str = include_str!("upload.sh");
+const APPEND: &str = include_str!("append.sh");
 const DOWNLOAD: &str = include_str!("download.sh");
 const REMOVE: &str = "# shellcheck shell=sh disable=SC2154\nrm -rf -- \"$arg_folder\"\n";
 
@@ -97,6 +98,28 @@ impl Session {
     /// As [`Session::upload`], for a file whose contents are in memory only.
     pub async fn upload_bytes(&self, local: &Path, bytes: &[u8]) -> Result<String, RemoteError> {
         self.upload_from(local, bytes, &|_| {}).await
+    }
+
+    /// Appends what comes behind the first `offset` bytes of a local file to a file of the target that has just those.
+    /// `progress` hears how many bytes have left.
+    pub async fn append(
+        &self,
+        local: &Path,
+        remote: &str,
+        offset: u64,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(), RemoteError> {
+        let failed = |what: String| not_uploaded(local, &what);
+        let mut file = tokio::fs::File::open(local).await.map_err(|error| failed(error.to_string()))?;
+        file.seek(std::io::SeekFrom::Start(offset)).await.map_err(|error| failed(error.to_string()))?;
+        let payload = Payload::new(APPEND).value("path", remote).value("offset", offset.to_string());
+        let segment = Segment { steps: vec![self.step(payload, false)] };
+        let data = Data { source: &mut file, progress };
+        let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None, None).await?)?;
+        match outcome.failed {
+            true => Err(failed(describe(&outcome))),
+            false => Ok(()),
+        }
     }
 
     async fn upload_from(

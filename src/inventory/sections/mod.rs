@@ -5,10 +5,12 @@
 //! checked once everything has merged (`agree`).
 
 mod agree;
+mod allot;
 mod auth;
 mod etcd;
 mod guest;
 mod hypervisor;
+mod placement;
 mod tls;
 
 use std::fmt;
@@ -17,10 +19,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
 pub(super) use agree::agree;
+pub(super) use allot::{AddressPool, Placement, allot};
 pub use auth::{Access, AuthMethod, AuthRole, AuthSection, AuthUser, Permission};
 pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Metrics, MetricsLevel, Release};
 pub(super) use guest::GuestSection;
-pub(super) use hypervisor::{Image, Network, Pool};
+pub(super) use hypervisor::{Image, Network, NetworkMode, Pool};
+pub(super) use placement::check as check_placement;
 pub use tls::{CaSection, KeyAlgorithm, TlsSection};
 
 use crate::source::{self, Diagnostics, Node};
@@ -28,6 +32,8 @@ use crate::source::{self, Diagnostics, Node};
 /// Checks the shape of a section of a cluster or a member. Sections without a type of their own are anything.
 pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
     match name {
+        "placement" => drop(source::check::<Placement>(node, diagnostics)),
+        "address_pool" => drop(source::check::<AddressPool>(node, diagnostics)),
         "guest" => drop(source::check::<GuestSection>(node, diagnostics)),
         "etcd" => drop(source::check::<EtcdSection>(node, diagnostics)),
         "tls" => drop(source::check::<TlsSection>(node, diagnostics)),

@@ -188,6 +188,10 @@ fn work_is_delegated_and_shared() {
       shell: echo {{ hypervisor.name }} >> DIR/shared; echo $SSH_CONNECTION
       once_per: hypervisor
       register: shared
+    - name: Per hypervisor, each item
+      shell: echo {{ hypervisor.name }} {{ item }} >> DIR/items
+      loop: [a, b]
+      once_per: hypervisor
     - name: On the hypervisor
       shell: echo $SSH_CONNECTION
       on: hypervisor
@@ -214,6 +218,7 @@ fn work_is_delegated_and_shared() {
     let mut shared: Vec<_> = bench.read("shared").lines().map(str::to_owned).collect();
     shared.sort();
     assert_eq!(shared, ["hv1", "hv2"]);
+    assert_eq!(bench.read("items").lines().count(), 4, "{}", bench.read("items"));
     let differing = r#"
 - hosts: prod
   tasks:

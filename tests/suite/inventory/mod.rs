@@ -5,6 +5,7 @@ mod dynamic;
 mod laws;
 mod load;
 mod patterns;
+mod placement;
 mod render;
 mod scale;
 mod support;

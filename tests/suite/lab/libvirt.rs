@@ -150,3 +150,94 @@ fn nothing_goes_without_a_word() {
     let said = play(&place, &[]).ends(2);
     assert!(data(&said, "libvirt_domain")["msg"].as_str().unwrap().contains("did not make"), "{}", said.stdout);
 }
+
+/// What the hypervisor lacks is found before anything is made, all of it at once.
+#[test]
+fn a_hypervisor_that_cannot_take_the_guests_is_left_alone() {
+    let place = Place::new(Kind::Hypervisor, 1);
+    let hypervisor = place.hosts[0].name().to_owned();
+    place.exec(0, "virsh define /dev/stdin <<'END'\n<domain type='qemu'><name>other</name><memory>65536</memory><os><type>hvm</type></os><devices><interface type='network'><mac address='52:54:00:00:00:77'/><source network='default'/></interface></devices></domain>\nEND").ends(0);
+    let guest = |more: &str, interface: &str| {
+        format!(
+            "clusters:\n  c:\n    guest: {{ vcpus: 1, memory: 128MiB, disk: {{ base: /srv/guest.qcow2, size: 3GiB }}, admin: {{ user: ops, ssh_keys: '{KEY}' }} }}\n    members:\n      g: {{ hypervisor: {hypervisor}, guest: {{ {more} }}, interfaces: [{{ {interface} }}] }}\n"
+        )
+    };
+    let inventory = place.folder.read("inventory.yaml");
+    place.folder.write("guests.yaml", "- hosts: members\n  roles: [guest]\n");
+    let check = |more: &str, interface: &str| {
+        place.folder.write("inventory.yaml", &format!("{inventory}{}", guest(more, interface)));
+        let said = place.folder.run(&["playbook", "guests.yaml", "--json"]).ends(2);
+        assert_eq!(changed(&said), [""; 0]);
+        data(&said, "guest_preflight")["msg"].as_str().unwrap().to_owned()
+    };
+    let msg = check(
+        "memory: 900GiB, vcpus: 999, disk: { base: nowhere.qcow2, pool: none }",
+        "network: nothing, mac: '52:54:00:00:00:77'",
+    );
+    for expected in [
+        "the domain other already has the MAC address 52:54:00:00:00:77",
+        "g need 900.0 GiB of memory",
+        "g wants 999 processors",
+        "there is no pool none; there are: default",
+        "there is no base image nowhere.qcow2 in the pool default",
+        "there is no network nothing; there are: default",
+    ] {
+        assert!(msg.contains(expected), "{expected} is missing in {msg}");
+    }
+    let msg = check("", &format!("bridge: br9, ip: {}/24", place.hosts[0].address()));
+    assert!(msg.contains("there is no bridge br9; there are: br0"), "{msg}");
+    assert!(msg.contains("something already answers at"), "{msg}");
+}
+
+/// An image is brought once, from where a broken transfer had got to, and never replaced.
+#[test]
+fn a_base_image_comes_from_the_operator_and_goes_on_where_it_broke_off() {
+    let place = Place::new(Kind::Hypervisor, 1);
+    let image: String = (0..200_000).map(|n| format!("{n:010}")).collect();
+    place.folder.write("image.raw", &image);
+    let bring = |more: &str| {
+        let args = format!(
+            "{{ pool: default, name: base.raw, source: {{ file: {}{more} }} }}",
+            place.folder.path("image.raw").display()
+        );
+        place.folder.run(&["exec", "all", "--json", "-m", "libvirt_volume", "-a", &args])
+    };
+    let folder = "/var/lib/libvirt/images";
+    place.exec(0, &format!("head -c 700000 /dev/zero | tr '\\0' x > {folder}/.etcdrun-part-base.raw")).ends(0);
+    let said = bring("").ends(2);
+    assert!(
+        said.stdout.contains("what arrived has the sha256"),
+        "a part of something else is found out: {}",
+        said.stdout
+    );
+    place.hosts[0]
+        .run(&["sh", "-c", &format!("printf '%s' '{}' > {folder}/.etcdrun-part-base.raw", &image[..100_000])])
+        .unwrap();
+    let said = bring("").ends(0);
+    assert!(said.stdout.contains("node_progress") && said.stdout.contains(r#""status":"changed""#), "{}", said.stdout);
+    assert_eq!(place.hosts[0].run(&["cat", &format!("{folder}/base.raw")]).unwrap(), image);
+    assert!(virsh(&place, &["vol-list", "default"]).contains("base.raw"));
+    assert!(!bring("").ends(0).stdout.contains(r#""status":"changed""#));
+
+    place.folder.write("image.raw", "another image");
+    let said = bring("").ends(2);
+    assert!(said.stdout.contains("give the new image another name"), "{}", said.stdout);
+}
+
+#[test]
+fn an_ignition_configuration_is_handed_over_by_the_firmware() {
+    let place = Place::new(Kind::Hypervisor, 1);
+    place.folder.write(
+        "guest.yaml",
+        &format!(
+            "- hosts: hypervisors\n  tasks:\n    - ignition: {{ name: g, pool: default, ssh_keys: '{KEY}', interfaces: [{{ bridge: br0, ip: 10.0.0.5/24 }}], config: {{ storage: {{ files: [{{ path: /x }}] }} }} }}\n      register: seed\n    - libvirt_domain: {{ name: g, uuid: '{{{{ seed.uuid }}}}', state: present, memory: 128MiB, vcpus: 1, ignition: '{{{{ seed.path }}}}' }}\n"
+        ),
+    );
+    assert_eq!(changed(&play(&place, &[]).ends(0)).len(), 2);
+    assert_eq!(changed(&play(&place, &[]).ends(0)), [""; 0]);
+    assert!(virsh(&place, &["dumpxml", "g"]).contains("opt/com.coreos/config"));
+    let config = place.hosts[0].run(&["cat", "/var/lib/libvirt/images/g.ign"]).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["ignition"]["version"], "3.3.0");
+    assert!(config.to_string().contains(&virsh(&place, &["domuuid", "g"])));
+}

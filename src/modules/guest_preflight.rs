@@ -1,0 +1,417 @@
+//! `guest_preflight`: can a hypervisor take the guests that it is to have? Asked before anything is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    guest_interface::{Attachment, GuestInterface},
+};
+use crate::{
+    model::{ByteSize, Effects, Outcome, Value, ValueMap},
+    remote::Payload,
+};
+
+const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("guest_preflight.sh"));
+/// etcd wants its writes on disk within this.
+const SLOW_FSYNC_MS: f64 = 10.0;
+
+/// Looks whether a hypervisor can take the guests of its members: memory, processors and room on disk for those that do not
+/// exist yet; pools, networks, bridges and base images by name; addresses that something else already has. Changes nothing.
+///
+/// All that is wrong is told at once. Disks that take long to sync and networks that end at the hypervisor are told too.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GuestPreflight {
+    /// The members that live there, each as `member` describes it.
+    members: Vec<Value>,
+    /// The pools that will be made, by name, with their `path`.
+    #[serde(default)]
+    pools: Value,
+    /// The networks that will be made, by name.
+    #[serde(default)]
+    networks: Value,
+    /// The base images that will be brought, by name.
+    #[serde(default)]
+    images: Value,
+}
+
+impl Module for GuestPreflight {
+    const NAME: &'static str = "guest_preflight";
+    const EXAMPLE: &'static str = "\
+- name: Check the hypervisor
+  guest_preflight:
+    members: \"{{ hypervisor.members | map('extract', hostvars, 'member') | list }}\"
+  on: hypervisor
+  once_per: hypervisor
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "missing", doc: "The guests that do not exist yet." },
+        ResultField { name: "fsync_ms", doc: "How many milliseconds a write takes until it is on disk, by pool." },
+        ResultField { name: "warnings", doc: "What works, but should be known." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::read_only()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members: Result<Vec<Planned>, ModuleError> = self.members.iter().map(Planned::read).collect();
+        let names = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        let pools = self.pools.as_object().cloned().unwrap_or_default();
+        Ok(Action::Engine(Box::new(Check {
+            members: members?,
+            pools,
+            networks: names(&self.networks),
+            images: names(&self.images),
+        })))
+    }
+}
+
+/// A guest as the inventory wants it.
+struct Planned {
+    name: String,
+    cluster: String,
+    vcpus: u64,
+    memory: u64,
+    /// Pools, and how much is wanted of them.
+    disks: Vec<(String, u64)>,
+    base: Option<Base>,
+    interfaces: Vec<GuestInterface>,
+}
+
+enum Base {
+    File(String),
+    Volume { pool: String, name: String },
+}
+
+impl Planned {
+    fn read(member: &Value) -> Result<Self, ModuleError> {
+        let guest = &member["guest"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let size = |value: &Value| match value {
+            Value::String(text) => {
+                text.parse::<ByteSize>().map(|size| size.0).map_err(|e| ModuleError::new(e.to_string()))
+            }
+            Value::Number(number) => Ok(number.as_u64().unwrap_or(0)),
+            _ => Ok(0),
+        };
+        let pool = text(&guest["disk"]["pool"]).unwrap_or_else(|| "default".into());
+        let mut disks = vec![(pool.clone(), size(&guest["disk"]["size"])?)];
+        if guest["data_disk"].is_object() {
+            let data_pool = text(&guest["data_disk"]["pool"]).unwrap_or_else(|| pool.clone());
+            disks.push((data_pool, size(&guest["data_disk"]["size"])?));
+        }
+        disks.push((text(&guest["cloud_init"]["pool"]).unwrap_or(pool), 1 << 20));
+        let base = text(&guest["disk"]["base"]).map(|base| match base.starts_with('/') {
+            true => Base::File(base),
+            false => {
+                let pool = text(&guest["disk"]["base_pool"]).unwrap_or_else(|| "default".into());
+                Base::Volume { pool, name: base }
+            }
+        });
+        let mut interfaces = member["interfaces"].clone();
+        for interface in interfaces.as_array_mut().into_iter().flatten() {
+            // One server may be written without a list around it.
+            if let Some(dns) = interface.get_mut("dns").filter(|dns| dns.is_string()) {
+                *dns = Value::Array(vec![dns.take()]);
+            }
+        }
+        let interfaces = if interfaces.is_null() { Ok(Vec::new()) } else { serde_json::from_value(interfaces) };
+        let name = text(&member["name"]).unwrap_or_default();
+        Ok(Self {
+            cluster: text(&member["cluster"]).unwrap_or_default(),
+            vcpus: guest["vcpus"].as_u64().unwrap_or(2),
+            memory: Some(size(&guest["memory"])?).filter(|size| *size > 0).unwrap_or(8 << 30),
+            disks,
+            base,
+            interfaces: interfaces
+                .map_err(|error| ModuleError::new(format!("the interfaces of {name} cannot be read: {error}")))?,
+            name,
+        })
+    }
+}
+
+struct Check {
+    members: Vec<Planned>,
+    pools: ValueMap,
+    networks: BTreeSet<String>,
+    images: BTreeSet<String>,
+}
+
+/// What the hypervisor answered.
+struct Found {
+    /// State and MAC addresses, by domain.
+    domains: BTreeMap<String, Vec<String>>,
+    /// Free bytes, by pool.
+    pools: BTreeMap<String, Option<u64>>,
+    pool_paths: BTreeMap<String, String>,
+    /// UUID, whether it is active, and the mode, by network.
+    networks: BTreeMap<String, Vec<String>>,
+    links: BTreeMap<String, String>,
+    memory: u64,
+    cpus: u64,
+    answers: BTreeSet<Vec<String>>,
+}
+
+impl Found {
+    fn read(outcome: &Outcome) -> Self {
+        let text = |name: &str| outcome.data.get(name).and_then(Value::as_str).unwrap_or_default();
+        let lines = |name: &str| -> Vec<Vec<String>> {
+            let words = text(name).lines().map(|line| line.split_whitespace().map(str::to_owned).collect());
+            words.filter(|words: &Vec<String>| !words.is_empty()).collect()
+        };
+        let named = |name: &str| -> BTreeMap<String, Vec<String>> {
+            lines(name)
+                .into_iter()
+                .filter_map(|mut words| (!words.is_empty()).then(|| (words.remove(0), words)))
+                .collect()
+        };
+        let pools = named("pools");
+        Self {
+            domains: named("domains"),
+            pool_paths: pools
+                .iter()
+                .map(|(name, words)| (name.clone(), words.get(1..).unwrap_or_default().join(" ")))
+                .collect(),
+            pools: pools
+                .into_iter()
+                .map(|(name, words)| (name, words.first().and_then(|kib| kib.parse::<u64>().ok()).map(|kib| kib << 10)))
+                .collect(),
+            networks: named("networks"),
+            links: named("links").into_iter().map(|(name, words)| (name, words.join(" "))).collect(),
+            memory: text("memory").trim().parse::<u64>().unwrap_or(0) << 10,
+            cpus: text("cpus").trim().parse().unwrap_or(0),
+            answers: lines("answers").into_iter().collect(),
+        }
+    }
+
+    fn answered(&self, words: &[&str]) -> bool {
+        self.answers.iter().any(|answer| answer == words)
+    }
+}
+
+#[derive(Default)]
+struct Report {
+    problems: Vec<String>,
+    warnings: Vec<String>,
+    fsync: ValueMap,
+}
+
+#[async_trait]
+impl EngineAction for Check {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let first = context.run(Payload::new(BODY)).await?;
+        if first.failed {
+            return Ok(first);
+        }
+        let found = Found::read(&first);
+        let missing: Vec<&Planned> =
+            self.members.iter().filter(|member| !found.domains.contains_key(&member.name)).collect();
+        let mut report = Report::default();
+        self.check_addresses(&found, &mut report);
+        if !missing.is_empty() {
+            let asked = context.run(self.questions(&missing, &found)).await?;
+            if asked.failed {
+                return Ok(asked);
+            }
+            let found = Found::read(&asked);
+            self.check_room(&missing, &found, &mut report);
+            missing.iter().for_each(|member| self.check_parts(member, &found, &mut report));
+            check_fsync(&found, &mut report);
+        }
+        let names: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+        Ok(report.outcome().with("missing", names))
+    }
+}
+
+impl Report {
+    fn outcome(self) -> Outcome {
+        let outcome = match self.problems.as_slice() {
+            [] => Outcome { msg: self.warnings.join("; "), ..Outcome::ok() },
+            problems => Outcome::failed(problems.join("; ")),
+        };
+        outcome.with("warnings", self.warnings).with("fsync_ms", self.fsync)
+    }
+}
+
+impl Check {
+    /// What is only asked for guests that are to be made.
+    fn questions(&self, missing: &[&Planned], found: &Found) -> Payload {
+        let mut questions = BTreeSet::new();
+        for member in missing {
+            match &member.base {
+                Some(Base::File(path)) => questions.insert(format!("file {path}")),
+                Some(Base::Volume { pool, .. }) => questions.insert(format!("volumes {pool}")),
+                None => false,
+            };
+            for interface in &member.interfaces {
+                if let Ok(Some(address)) = interface.address() {
+                    questions.insert(format!("ping {}", address.addr()));
+                }
+            }
+            for (pool, _) in &member.disks {
+                let planned = self.pools.get(pool).and_then(|pool| pool["path"].as_str()).map(str::to_owned);
+                if let Some(path) = found.pool_paths.get(pool).cloned().or(planned) {
+                    questions.insert(format!("fsync {path}"));
+                }
+            }
+        }
+        questions.iter().fold(Payload::new(BODY), Payload::arg)
+    }
+
+    /// MAC addresses that a domain has which is none of these members.
+    fn check_addresses(&self, found: &Found, report: &mut Report) {
+        for member in &self.members {
+            for (position, interface) in member.interfaces.iter().enumerate() {
+                let mac = interface.mac(&member.name, position);
+                let others = found.domains.iter().filter(|(name, _)| **name != member.name);
+                for (other, _) in others.filter(|(_, words)| words.iter().skip(1).any(|word| *word == mac)) {
+                    report
+                        .problems
+                        .push(format!("{}: the domain {other} already has the MAC address {mac}", member.name));
+                }
+            }
+        }
+    }
+
+    fn check_room(&self, missing: &[&Planned], found: &Found, report: &mut Report) {
+        let memory: u64 = missing.iter().map(|member| member.memory).sum();
+        if memory > found.memory {
+            let names: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+            report.problems.push(format!(
+                "{} need {} of memory, and {} are free",
+                names.join(", "),
+                show(memory),
+                show(found.memory)
+            ));
+        }
+        for member in missing.iter().filter(|member| member.vcpus > found.cpus) {
+            report
+                .problems
+                .push(format!("{} wants {} processors, and there are {}", member.name, member.vcpus, found.cpus));
+        }
+        let vcpus: u64 = missing.iter().map(|member| member.vcpus).sum();
+        if vcpus > found.cpus {
+            report.warnings.push(format!("{vcpus} processors of guests share {} of the hypervisor", found.cpus));
+        }
+        let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
+        for (pool, size) in missing.iter().flat_map(|member| &member.disks) {
+            *wanted.entry(pool).or_default() += size;
+        }
+        for (pool, size) in wanted {
+            match found.pools.get(pool) {
+                Some(Some(free)) if size > *free => {
+                    report.problems.push(format!(
+                        "the pool {pool} has {} free, and {} are wanted",
+                        show(*free),
+                        show(size)
+                    ));
+                }
+                Some(_) => {}
+                None if self.pools.contains_key(pool) => {}
+                None => {
+                    report.problems.push(format!("there is no pool {pool}; there are: {}", list(found.pools.keys())))
+                }
+            }
+        }
+    }
+
+    fn check_parts(&self, member: &Planned, found: &Found, report: &mut Report) {
+        let name = &member.name;
+        match &member.base {
+            Some(Base::File(path)) if !found.answered(&["file", path]) => {
+                report.problems.push(format!("{name}: there is no base image {path}"));
+            }
+            Some(Base::Volume { pool, name: volume })
+                if !self.images.contains(volume) && !found.answered(&["volume", pool, volume]) =>
+            {
+                let there = found
+                    .answers
+                    .iter()
+                    .filter(|answer| answer.len() == 3 && answer[0] == "volume" && answer[1] == *pool);
+                let there = list(there.map(|answer| &answer[2]));
+                report
+                    .problems
+                    .push(format!("{name}: there is no base image {volume} in the pool {pool}; there are: {there}"));
+            }
+            _ => {}
+        }
+        for interface in &member.interfaces {
+            self.check_attachment(member, interface, found, report);
+            if let Ok(Some(address)) = interface.address()
+                && found.answered(&["ping", &address.addr().to_string()])
+            {
+                report.problems.push(format!("{name}: something already answers at {}", address.addr()));
+            }
+        }
+    }
+
+    fn check_attachment(&self, member: &Planned, interface: &GuestInterface, found: &Found, report: &mut Report) {
+        let name = &member.name;
+        let is_bridge = |link: &str| found.links.get(link).map(String::as_str) == Some("bridge");
+        match interface.attachment() {
+            Ok(Attachment::Network(network)) => {
+                let known = found
+                    .networks
+                    .iter()
+                    .find(|(name, words)| *name == network || words.first().map(String::as_str) == Some(network));
+                match known {
+                    None if self.networks.contains(network) => {}
+                    None => {
+                        let there = list(found.networks.keys());
+                        report.problems.push(format!("{name}: there is no network {network}; there are: {there}"));
+                    }
+                    Some((_, words))
+                        if words.get(1).map(String::as_str) == Some("no") && !self.networks.contains(network) =>
+                    {
+                        report.problems.push(format!("{name}: the network {network} is not active"));
+                    }
+                    Some(_) => {}
+                }
+            }
+            Ok(Attachment::Bridge(bridge)) if !is_bridge(bridge) => {
+                let bridges = found.links.iter().filter(|(_, kind)| *kind == "bridge").map(|(name, _)| name);
+                report.problems.push(format!("{name}: there is no bridge {bridge}; there are: {}", list(bridges)));
+            }
+            Ok(Attachment::Macvtap(link)) if !found.links.contains_key(link) => {
+                report
+                    .problems
+                    .push(format!("{name}: there is no interface {link}; there are: {}", list(found.links.keys())));
+            }
+            Ok(_) => {}
+            Err(error) => report.problems.push(format!("{name} of {}: {error}", member.cluster)),
+        }
+    }
+}
+
+fn check_fsync(found: &Found, report: &mut Report) {
+    for answer in found.answers.iter().filter(|answer| answer.len() >= 3 && answer[0] == "fsync") {
+        let Some(seconds) = answer.last().and_then(|text| text.parse::<f64>().ok()) else { continue };
+        // A hundred writes were timed.
+        let milliseconds = (seconds * 10.0 * 100.0).round() / 100.0;
+        let folder = answer[1..answer.len() - 1].join(" ");
+        if milliseconds > SLOW_FSYNC_MS {
+            report.warnings.push(format!(
+                "{folder} takes {milliseconds} ms until a write is on disk; etcd wants less than {SLOW_FSYNC_MS}"
+            ));
+        }
+        report.fsync.insert(folder, milliseconds.into());
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+fn show(bytes: u64) -> String {
+    match bytes {
+        0..1_073_741_824 => format!("{} MiB", bytes >> 20),
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+    }
+}
