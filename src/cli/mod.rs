@@ -4,6 +4,7 @@
 //! ETCDRUN_* variables, these over etcdrun.toml, that over defaults; `config` has the list.
 
 mod args;
+mod certs;
 mod completions;
 mod config;
 mod doc;
@@ -70,6 +71,8 @@ enum Command {
     Inventory(inventory::InventoryCommand),
     /// Find everything that is wrong, without connecting
     Lint(lint::LintArgs),
+    /// List, issue and export certificates of clusters
+    Certs(certs::CertsCommand),
     /// Encrypt, view, edit and rekey secrets
     Secret(secret::SecretCommand),
     /// Print JSON Schemas, for editors
@@ -120,6 +123,7 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Unlock(args) => unlock::run(args, invocation),
         Command::Inventory(args) => inventory::run(args, invocation),
         Command::Lint(args) => lint::run(args, invocation),
+        Command::Certs(args) => certs::run(args, invocation),
         Command::Secret(args) => secret::run(args, invocation),
         Command::Schema(args) => schema::run(args, invocation),
         Command::Completions(args) => completions::run(args, invocation),

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use etcd_client::{Channel, Client, ConnectOptions};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use zeroize::Zeroizing;
 
-use super::EtcdError;
+use super::{EtcdError, http};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// A single call may take this long.
@@ -42,6 +43,10 @@ pub struct Credential {
 pub struct MemberClient {
     pub name: Arc<str>,
     channel: tonic::transport::Channel,
+    address: Arc<str>,
+    port: u16,
+    tls: TlsConnector,
+    dial: Arc<dyn Dial>,
     login: Option<(String, Zeroizing<String>)>,
 }
 
@@ -70,13 +75,15 @@ impl MemberClient {
             .map_err(wrong)?
             .connect_timeout(CONNECT_LIMIT)
             .timeout(CALL_LIMIT);
-        let host: Arc<str> = address.into();
+        let address: Arc<str> = address.into();
+        let way = (dial.clone(), address.clone());
         let connector = tower::service_fn(move |_| {
-            let (dial, host) = (dial.clone(), host.clone());
-            async move { dial.dial(&host, port).await.map(TokioIo::new) }
+            let (dial, address) = way.clone();
+            async move { dial.dial(&address, port).await.map(TokioIo::new) }
         });
         let channel = endpoint.connect_with_connector_lazy(connector);
-        Ok(Self { name: name.into(), channel, login: credential.login.clone() })
+        let (tls, login) = (http::tls(credential)?, credential.login.clone());
+        Ok(Self { name: name.into(), channel, address, port, tls, dial, login })
     }
 
     /// A client that is logged in, where there is a login and etcd asks for one.
@@ -90,6 +97,12 @@ impl MemberClient {
             }
             client => client,
         }
+    }
+
+    /// The body that the server answers at a path such as `/version` or `/health`.
+    pub async fn get(&self, path: &str) -> Result<String, EtcdError> {
+        let Self { name, address, port, tls, dial, .. } = self;
+        http::get(&http::Target { member: name, address, port: *port, tls, dial: &**dial }, path).await
     }
 
     /// One call, which ends in time.

@@ -11,6 +11,7 @@ mod auth;
 mod client;
 mod config;
 mod error;
+mod http;
 mod record;
 pub mod settings;
 mod status;

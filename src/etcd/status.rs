@@ -13,6 +13,8 @@ pub struct MemberStatus {
     pub id: String,
     pub cluster_id: String,
     pub version: String,
+    /// What all members are known to understand; the next minor version may come only once it has caught up.
+    pub cluster_version: String,
     /// From 3.6 on.
     pub storage_version: String,
     /// The id of the member it takes for the leader; nothing if there is none.
@@ -46,6 +48,7 @@ async fn ask(member: &MemberClient) -> Result<MemberStatus, EtcdError> {
     let status = member.bounded(client.status()).await?;
     let list = member.bounded(client.member_list()).await?;
     let header = status.header();
+    let version: serde_json::Value = serde_json::from_str(&member.get("/version").await?).unwrap_or_default();
     // Permission to read is not the point; an answer that was agreed to is.
     let read = member.bounded(client.get("health", None)).await;
     let is_healthy = match read {
@@ -58,6 +61,7 @@ async fn ask(member: &MemberClient) -> Result<MemberStatus, EtcdError> {
         id: id(header.map_or(0, |header| header.member_id())),
         cluster_id: id(header.map_or(0, |header| header.cluster_id())),
         version: status.version().to_owned(),
+        cluster_version: version["etcdcluster"].as_str().unwrap_or_default().to_owned(),
         storage_version: status.storage_version().to_owned(),
         leader: Some(status.leader()).filter(|leader| *leader != 0).map(id),
         term: status.raft_term(),

@@ -119,6 +119,7 @@ fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
     push(&mut node, "ip", ip_of(host));
     let Some(cluster) = cluster else { return node };
     push(&mut node, "cluster", Node::string(host.span, cluster.name.as_str()));
+    push(&mut node, "tls", host.sections.get("tls").cloned().unwrap_or_else(|| mapping(host.span, [])));
     for name in ["interfaces", "guest", "etcd"] {
         let merged = match (cluster.sections.get(name), host.sections.get(name)) {
             (Some(general), Some(specific)) => overlay(general, specific),

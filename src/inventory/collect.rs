@@ -130,7 +130,7 @@ impl Collector<'_> {
         let filled = if values.is_empty() { Ok(entry.clone()) } else { fill(entry, values) };
         let filled = filled.map_err(|(at, message)| self.diagnostics.error(at.span, message))?;
         for (key, node) in filled.as_map().into_iter().flat_map(Map::iter) {
-            sections::check(&key.name, node, self.diagnostics);
+            sections::check_member(&key.name, node, self.diagnostics);
         }
         match check(&filled) {
             None => Ok(filled),

@@ -10,7 +10,7 @@ use serde::{
 };
 
 use super::sections::{
-    AddressPool, AuthSection, EtcdSection, GuestSection, Image, Network, Placement, Pool, TlsSection,
+    AddressPool, AuthSection, EtcdSection, GuestSection, Image, MemberTls, Network, Placement, Pool, TlsSection,
 };
 use crate::model::Seconds;
 
@@ -111,6 +111,9 @@ pub(super) struct MemberEntry {
     /// What differs from the cluster's `guest`.
     #[schemars(with = "GuestSection")]
     pub(super) guest: FreeMap,
+    /// A certificate of its own, rather than one that etcdrun makes and renews.
+    #[schemars(with = "MemberTls")]
+    pub(super) tls: FreeMap,
     /// What differs from the cluster's `etcd`.
     #[schemars(with = "EtcdSection")]
     pub(super) etcd: FreeMap,

@@ -32,12 +32,12 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     settle_guests(&mut hosts, &draft.clusters);
     interfaces::check(hosts.iter().map(|pending| (&pending.host, &*pending.interfaces)), resolver.diagnostics);
     let groups = groups(&levels, &tiers, &hosts, &draft.clusters);
-    let clusters = clusters(draft.clusters, &groups);
+    let clusters = clusters(draft.clusters, &groups, sources);
     let by_name = resolver.by_name;
     let etcd_releases = Arc::new(with_paths(draft.etcd_releases, sources));
     let hosts = hosts.into_iter().map(|h| h.host).collect();
     let mut inventory = Inventory { hosts, by_name, groups, clusters, etcd_releases };
-    sections::agree(&inventory, diagnostics);
+    sections::agree(&inventory, sources, diagnostics);
     sections::check_placement(&inventory, diagnostics);
     builtin::fill(&mut inventory);
     inventory
@@ -71,7 +71,22 @@ fn with_path(entry: &mut Node, sources: &Sources) {
 }
 
 /// What is kept of a member's or a hypervisor's entry, as written.
-const SECTIONS_OF_HOSTS: [&str; 6] = ["interfaces", "guest", "etcd", "pools", "networks", "images"];
+const SECTIONS_OF_HOSTS: [&str; 7] = ["interfaces", "guest", "etcd", "tls", "pools", "networks", "images"];
+
+/// A path is relative to the file that it stands in.
+fn make_absolute(node: &mut Node, name: &str, sources: &Sources) {
+    let Some(node) = entry_mut(node, name).filter(|node| !node.is_template()) else { return };
+    let Some(path) = node.as_str() else { return };
+    let path = settings::resolve(&folder(sources, node.span), path);
+    *node = Node::string(node.span, &*path.to_string_lossy());
+}
+
+fn entry_mut<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
+    match &mut node.kind {
+        Kind::Map(map) => map.get_mut(name),
+        _ => None,
+    }
+}
 
 struct Resolver<'a> {
     by_name: HashMap<HostName, HostId>,
@@ -323,6 +338,9 @@ impl Resolver<'_> {
         if let Some(images) = sections.get_mut("images") {
             image_paths(images, self.sources);
         }
+        if let Some(tls) = sections.get_mut("tls") {
+            ["certificate", "key"].into_iter().for_each(|name| make_absolute(tls, name, self.sources));
+        }
         let hypervisor = fields.get("hypervisor");
         let hypervisor = hypervisor.and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
 
@@ -545,11 +563,15 @@ fn groups(
 fn clusters(
     drafts: IndexMap<Arc<str>, ClusterDraft>,
     groups: &IndexMap<GroupName, Group>,
+    sources: &Sources,
 ) -> IndexMap<ClusterName, Cluster> {
     let cluster = |(name, draft): (Arc<str>, ClusterDraft)| {
         let group = groups.get(&*name)?;
         let mut sections = draft.sections;
         sections.shift_remove("ssh_via");
+        if let Some(ca) = sections.get_mut("tls").and_then(|tls| entry_mut(tls, "ca")) {
+            ["certificate", "key"].into_iter().for_each(|name| make_absolute(ca, name, sources));
+        }
         let name = ClusterName::new(name);
         let sections = Arc::new(sections);
         let cluster = Cluster {

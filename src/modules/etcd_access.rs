@@ -3,7 +3,6 @@
 use std::{io, sync::Arc};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use rand::{RngExt, distr::Alphanumeric};
 use zeroize::Zeroizing;
 
@@ -15,12 +14,9 @@ use crate::{
     etcd::{Credential, Dial, MemberClient},
     inventory::sections::{AuthMethod, AuthSection, TlsSection},
     model::Value,
-    pki::{Certificate, LeafKey, Request, Store, Usage, Wish},
+    pki::{Authority, Client, Renewal, STRANGER, Store},
     remote::Session,
 };
-
-/// Its certificate belongs to no user of etcd.
-pub(super) const STRANGER: &str = "etcdrun-stranger";
 
 /// A member, as the variable `cluster.members` describes it.
 #[derive(Clone, Debug)]
@@ -96,7 +92,7 @@ impl Access<'_> {
         Store::new(&context.state, self.cluster)
     }
 
-    async fn authority(&self, context: &ActionContext) -> Result<Arc<crate::pki::Authority>, ActionError> {
+    async fn authority(&self, context: &ActionContext) -> Result<Arc<Authority>, ActionError> {
         let found = authority(context, self.cluster, self.tls).await?;
         found.ok_or_else(|| {
             ActionError::Failed(format!("the cluster `{}` has no authority; `pki_ca` makes one", self.cluster))
@@ -109,8 +105,8 @@ impl Access<'_> {
         let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
         match self.auth.method() {
             AuthMethod::Certificate => {
-                let identity = self.client_certificate(context, &authority, "root").await?;
-                Ok(Credential { identity: Some(identity), ..credential })
+                let root = self.client(context, &authority, "root").await?;
+                Ok(Credential { identity: Some((root.certificate, root.key)), ..credential })
             }
             AuthMethod::Password => {
                 let password = self.root_password(context)?;
@@ -126,34 +122,15 @@ impl Access<'_> {
         if self.auth.method() == AuthMethod::Password {
             return Ok(credential);
         }
-        let request = Request::new(STRANGER, Usage::Client, self.tls);
-        let key = LeafKey::generate(request.algorithm).map_err(failed)?;
-        let leaf = authority.issue(&request, key, &self.store(context)).await.map_err(failed)?;
-        Ok(Credential { identity: leaf.key.map(|key| (leaf.certificate, key)), ..credential })
+        let stranger = self.client(context, &authority, STRANGER).await?;
+        Ok(Credential { identity: Some((stranger.certificate, stranger.key)), ..credential })
     }
 
-    /// A user's certificate out of the state folder, issued or renewed if need be.
-    async fn client_certificate(
-        &self,
-        context: &ActionContext,
-        authority: &crate::pki::Authority,
-        user: &str,
-    ) -> Result<(String, Zeroizing<String>), ActionError> {
-        let store = self.store(context);
-        let request = Request::new(user, Usage::Client, self.tls);
-        let there = store.client(user).map_err(failed)?;
-        let certificate = there.as_ref().and_then(|(pem, _)| Certificate::parse(pem).ok());
-        if let (Wish::Nothing, Some(there)) =
-            (request.wish(certificate.as_ref(), &authority.certificate, Timestamp::now()), there)
-        {
-            return Ok(there);
-        }
-        let key = LeafKey::generate(request.algorithm).map_err(failed)?;
-        let leaf = authority.issue(&request, key, &store).await.map_err(failed)?;
-        let key = leaf.key.unwrap_or_default();
-        context.masker.add(&key);
-        store.keep_client(user, &leaf.certificate, Some(&key)).map_err(failed)?;
-        Ok((leaf.certificate, key))
+    async fn client(&self, context: &ActionContext, authority: &Authority, user: &str) -> Result<Client, ActionError> {
+        let renewal = if context.check_mode { Renewal::ForNow } else { Renewal::IfNeeded };
+        let client = authority.client(user, self.tls, &self.store(context), renewal).await.map_err(failed)?;
+        context.masker.add(&client.key);
+        Ok(client)
     }
 
     /// The password of the inventory, or one that is made and kept.

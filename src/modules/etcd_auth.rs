@@ -88,26 +88,34 @@ impl EngineAction for Converge {
             AuthMethod::Password => Some(access.root_password(context)?),
             AuthMethod::Certificate => None,
         };
-        let member = self.first();
         let port = self.module.client_port;
-        let (root, stranger) = (clients(context, member, port, &root)?, clients(context, member, port, &stranger)?);
-        let (Some(root), Some(stranger)) = (root.first(), stranger.first()) else {
-            return Err(ActionError::Failed(format!("the cluster `{cluster}` has no members")));
-        };
+        let (roots, strangers) =
+            (clients(context, &self.members, port, &root)?, clients(context, &self.members, port, &stranger)?);
         let failed = |error: EtcdError| ActionError::Failed(error.to_string());
-        let plan = match plan(root, auth, root_password.as_ref().map(|text| text.as_str()), stranger).await {
-            Err(error) if context.check_mode && error.is_transient() => {
-                return Ok(Outcome { unknown: true, msg: error.to_string(), ..Outcome::ok() });
+        let password = root_password.as_ref().map(|text| text.as_str());
+        // Any member will do; one that does not answer is no reason to give up.
+        let mut answer = Err(ActionError::Failed(format!("the cluster `{cluster}` has no members")));
+        for index in self.order() {
+            match plan(&roots[index], auth, password, &strangers[index]).await {
+                Ok(plan) => answer = Ok((&roots[index], plan)),
+                Err(error) if error.is_transient() => {
+                    answer = Err(failed(error));
+                    continue;
+                }
+                Err(error) => answer = Err(failed(error)),
             }
-            plan => plan.map_err(failed)?,
+            break;
+        }
+        let (root, plan) = match answer {
+            Err(ActionError::Failed(msg)) if context.check_mode => {
+                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+            }
+            answer => answer?,
         };
         let changes: Vec<String> = plan.changes.iter().map(ToString::to_string).collect();
         if !changes.is_empty() && !context.check_mode {
             // The lock is on the hosts; etcd itself does not know of it.
-            let fence = context.run(Payload::new("")).await?;
-            if fence.failed || !fence.data.is_empty() {
-                return Ok(fence);
-            }
+            context.run(Payload::new("")).await?;
             apply(root, &plan).await.map_err(failed)?;
         }
         let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
@@ -122,10 +130,11 @@ impl EngineAction for Converge {
 }
 
 impl Converge {
-    /// The member that was named for it, or the first.
-    fn first(&self) -> &[Member] {
+    /// The member that was named for it, then the others.
+    fn order(&self) -> Vec<usize> {
         let named = self.module.auth.bootstrap.as_ref();
-        let index = named.and_then(|named| self.members.iter().position(|member| member.name == named.0)).unwrap_or(0);
-        self.members.get(index..=index).unwrap_or_default()
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        order.sort_by_key(|index| named.is_none_or(|named| self.members[*index].name != named.0));
+        order
     }
 }

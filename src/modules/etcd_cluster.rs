@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     etcd_access::{Access, Member, clients, members},
+    etcd_service::trouble,
 };
 use crate::{
     etcd::{ClusterRecord, ClusterStatus, Phase, look},
@@ -84,6 +85,8 @@ struct Wait {
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often services are looked at whose servers do not answer.
+const CHECK_PAUSE: Duration = Duration::from_secs(3);
 
 #[async_trait]
 impl EngineAction for Wait {
@@ -95,10 +98,14 @@ impl EngineAction for Wait {
         let credential = Access { cluster, tls, auth }.root(context).await?;
         let clients = clients(context, &self.members, self.module.client_port, &credential)?;
         let names: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
-        let start = Instant::now();
+        let (start, mut next_check) = (Instant::now(), CHECK_PAUSE);
         let status = loop {
             let status = look(&clients).await;
             let Some(problem) = status.problem(&names) else { break status };
+            if start.elapsed() >= next_check {
+                next_check = start.elapsed() + CHECK_PAUSE;
+                self.check_services(context, &status).await?;
+            }
             if start.elapsed() >= self.module.timeout.0 {
                 return Err(ActionError::Failed(format!("waited {:?} in vain: {problem}", self.module.timeout.0)));
             }
@@ -110,6 +117,18 @@ impl EngineAction for Wait {
 }
 
 impl Wait {
+    /// A server that does not stay up is not worth waiting for.
+    async fn check_services(&self, context: &ActionContext, status: &ClusterStatus) -> Result<(), ActionError> {
+        for (member, answer) in self.members.iter().zip(&status.members) {
+            if answer.is_err()
+                && let Some(trouble) = trouble(context, &member.name).await
+            {
+                return Err(ActionError::Failed(trouble));
+            }
+        }
+        Ok(())
+    }
+
     fn remember(&self, context: &ActionContext, status: &ClusterStatus) -> Result<(), ActionError> {
         let failed = |error: crate::state::StateError| ActionError::Failed(error.to_string());
         let cluster = &self.module.cluster;

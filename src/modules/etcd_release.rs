@@ -1,23 +1,31 @@
 //! `etcd_release`: the binary of a release, out of the catalogue.
 
-use std::path::PathBuf;
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
+};
 
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::sync::OnceCell;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    local::Source,
-    place::{self, Place, Upload},
+    local::Fingerprint,
+    place::{self, Place},
 };
 use crate::{
     inventory::sections::Release,
-    model::{Effects, FileMode, Outcome, Version},
+    model::{Effects, FileMode, Outcome, Value, Version},
+    remote::Payload,
 };
 
 /// Puts the server of a release on the target, with the checksum that the catalogue has for it.
+///
+/// A release is a binary, or a tarball as etcd publishes them (`.tar.gz`), of which the server is unpacked.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdRelease {
@@ -28,6 +36,12 @@ pub struct EtcdRelease {
     releases: IndexMap<String, Release>,
     /// The path of the server on the target.
     dest: String,
+    /// Replace also the version of a server that runs.
+    #[serde(default)]
+    replace: bool,
+    /// The file on the target that a release with a `url` was downloaded to.
+    #[serde(default)]
+    downloaded: Option<String>,
 }
 
 impl Module for EtcdRelease {
@@ -54,36 +68,119 @@ impl Module for EtcdRelease {
                 .help("add it to the inventory, with a `file` or a `url` and its `sha256`")
         })?;
         let sha256 = release.sha256.ok_or_else(|| ModuleError::new(format!("etcd {version} has no checksum")))?;
-        let Some(file) = release.file else {
-            return Err(ModuleError::new(format!("etcd {version} has no `file`")));
+        let sha256 = sha256.to_ascii_lowercase();
+        let whence = match (release.file, self.downloaded) {
+            (Some(file), _) => Whence::File(PathBuf::from(file)),
+            (None, Some(path)) => Whence::Target(path),
+            (None, None) => {
+                return Err(ModuleError::new(format!("etcd {version} has a `url`: `downloaded` must say where it is")));
+            }
         };
-        let place = Place { dest: self.dest, mode: "0755".parse::<FileMode>().ok(), ..Place::default() };
-        let (file, sha256) = (PathBuf::from(file), sha256.to_ascii_lowercase());
         Ok(Action::Engine(Box::new(Install {
-            upload: Upload { place, source: Source::File(file.clone()) },
-            file,
+            dest: self.dest,
             sha256,
+            whence,
+            keep: (!self.replace).then_some(version),
         })))
     }
 }
 
+/// Where the release is.
+enum Whence {
+    /// On this machine.
+    File(PathBuf),
+    /// On the target already.
+    Target(String),
+}
+
 struct Install {
-    upload: Upload,
-    file: PathBuf,
+    dest: String,
     sha256: String,
+    whence: Whence,
+    /// A server that runs must be of this version.
+    keep: Option<Version>,
 }
 
 #[async_trait]
 impl EngineAction for Install {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let found = place::fingerprint(&self.file).await?.sha256;
-        if found != self.sha256 {
-            let file = self.file.display();
-            return Err(ActionError::Failed(format!(
-                "{file} has the sha256 {found}, and the catalogue says {}",
-                self.sha256
-            )));
+        if let Some(version) = self.keep {
+            refuse_other(context, version).await?;
         }
-        self.upload.run(context).await
+        match &self.whence {
+            Whence::Target(path) => context.run(self.payload(path, is_tarball(path))).await,
+            Whence::File(file) => self.from_file(context, file).await,
+        }
     }
+}
+
+impl Install {
+    /// The file is read, and its sum compared, only if the target needs it.
+    async fn from_file(&self, context: &ActionContext, file: &Path) -> Result<Outcome, ActionError> {
+        let tarball = is_tarball(&file.to_string_lossy());
+        let place = Place { dest: self.dest.clone(), mode: "0755".parse::<FileMode>().ok(), ..Place::default() };
+        let size = tokio::fs::metadata(file).await.map(|file| file.len());
+        let size = size.map_err(|error| ActionError::Failed(format!("{}: {error}", file.display())))?;
+        let fingerprint = Fingerprint { sha256: self.sha256.clone(), size };
+        let ask = if tarball { self.payload("", true) } else { place.ask(&fingerprint) };
+        let mut asked = context.run(ask).await?;
+        let wanted = asked.data.shift_remove("wanted") == Some(Value::Bool(true));
+        if asked.failed || !wanted {
+            return Ok(asked);
+        }
+        self.check(file).await?;
+        if context.check_mode {
+            return Ok(asked);
+        }
+        let staged = context.upload(file).await?;
+        context.run(if tarball { self.payload(&staged, true) } else { place.staged(&staged, &fingerprint) }).await
+    }
+
+    /// What is here must be what the catalogue says, or nothing is sent.
+    async fn check(&self, file: &Path) -> Result<(), ActionError> {
+        let found = shared(file).get_or_try_init(|| place::fingerprint(file)).await?.sha256.clone();
+        if found == self.sha256 {
+            return Ok(());
+        }
+        let file = file.display();
+        Err(ActionError::Failed(format!("{file} has the sha256 {found}, and the catalogue says {}", self.sha256)))
+    }
+
+    fn payload(&self, staged: &str, tarball: bool) -> Payload {
+        Payload::new(include_str!("etcd_release.sh"))
+            .value("dest", &self.dest)
+            .value("sha256", &self.sha256)
+            .value("staged", staged)
+            .flag("tarball", tarball)
+    }
+}
+
+/// Another version must not slip in with the next boot.
+async fn refuse_other(context: &ActionContext, version: Version) -> Result<(), ActionError> {
+    let outcome = context.run(Payload::new(include_str!("etcd_running.sh"))).await?;
+    let running = outcome.data.get("running").and_then(Value::as_str);
+    let running = running.and_then(|path| Path::new(path).parent()?.file_name()?.to_str()?.parse::<Version>().ok());
+    match running {
+        Some(running) if running != version => Err(ActionError::Failed(format!(
+            "etcd {running} runs here, and the inventory says {version}: site.yaml does not change the version of a member that runs; an upgrade goes member by member"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn is_tarball(name: &str) -> bool {
+    name.ends_with(".tar.gz") || name.ends_with(".tgz")
+}
+
+/// The sum of a file, which members that are installed at the same time share.
+fn shared(file: &Path) -> Arc<OnceCell<Fingerprint>> {
+    static SHARED: LazyLock<Mutex<HashMap<PathBuf, Weak<OnceCell<Fingerprint>>>>> = LazyLock::new(Mutex::default);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.retain(|_, sum| sum.strong_count() > 0);
+    if let Some(sum) = shared.get(file).and_then(Weak::upgrade) {
+        return sum;
+    }
+    let sum = Arc::default();
+    shared.insert(file.to_owned(), Arc::downgrade(&sum));
+    sum
 }

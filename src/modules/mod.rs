@@ -21,6 +21,7 @@ mod etcd_bootstrap;
 mod etcd_cluster;
 mod etcd_config;
 mod etcd_release;
+mod etcd_service;
 mod facts;
 mod fail;
 mod fetch;

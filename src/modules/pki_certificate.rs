@@ -14,7 +14,7 @@ use super::{
 use crate::{
     inventory::sections::TlsSection,
     model::{Diff, Effects, FileMode, Outcome, Value},
-    pki::{Authority, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
+    pki::{Authority, Brought, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
     remote::Payload,
 };
 
@@ -43,7 +43,15 @@ pub struct PkiCertificate {
     key: String,
     /// The file for the authority's certificate on the target.
     authority: String,
+    /// A certificate that exists, on the operator's machine; it is sent rather than made, and never renewed.
+    #[serde(default)]
+    certificate_file: Option<String>,
+    /// The key of `certificate_file`; it may be encrypted with age.
+    #[serde(default)]
+    key_file: Option<String>,
+    #[serde(default)]
     owner: Option<String>,
+    #[serde(default)]
     group: Option<String>,
 }
 
@@ -109,7 +117,10 @@ impl EngineAction for PkiCertificate {
                 ))),
             };
         };
-        self.converge(context, &authority, found).await
+        match (&self.certificate_file, &self.key_file) {
+            (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
+            _ => self.converge(context, &authority, found).await,
+        }
     }
 }
 
@@ -189,6 +200,39 @@ impl PkiCertificate {
             }
             None => outcome,
         })
+    }
+
+    /// Sends what was brought along, where it differs.
+    async fn send(
+        &self,
+        context: &ActionContext,
+        authority: &Authority,
+        found: &Found,
+        certificate: &str,
+        key: &str,
+    ) -> Result<Outcome, ActionError> {
+        let brought = Brought::open(certificate, key, context.opener.as_ref()).map_err(failed)?;
+        context.masker.add(&brought.key);
+        let new_key = found.key_sha256.as_deref() != Some(&*Fingerprint::of(brought.key.as_bytes()).sha256);
+        let new_authority =
+            found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.pem.as_bytes()).sha256);
+        let new_certificate = found.certificate.as_ref() != Some(&brought.certificate);
+        if !context.check_mode {
+            if new_authority {
+                self.put(context, &self.authority, authority.pem.as_bytes(), "644", false).await?;
+            }
+            if new_key {
+                self.put(context, &self.key, brought.key.as_bytes(), "600", true).await?;
+            }
+            if new_certificate {
+                self.put(context, &self.certificate, brought.pem.as_bytes(), "644", false).await?;
+            }
+        }
+        Ok(Outcome { changed: found.mended || new_key || new_authority || new_certificate, ..Outcome::ok() }
+            .with("new_key", new_key)
+            .with("new_authority", new_authority)
+            .with("serial", brought.certificate.serial)
+            .with("not_after", brought.certificate.not_after.to_string()))
     }
 
     async fn issue(

@@ -60,7 +60,7 @@ impl Place {
     }
 
     /// A payload that settles everything but the body, and says `wanted` if that must travel.
-    fn ask(&self, fingerprint: &Fingerprint) -> Payload {
+    pub fn ask(&self, fingerprint: &Fingerprint) -> Payload {
         self.payload("ask", fingerprint)
     }
 

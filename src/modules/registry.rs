@@ -14,6 +14,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::etcd_cluster::EtcdCluster>(),
     ModuleSpec::of::<super::etcd_config::EtcdConfig>(),
     ModuleSpec::of::<super::etcd_release::EtcdRelease>(),
+    ModuleSpec::of::<super::etcd_service::EtcdService>(),
     ModuleSpec::of::<super::facts::GatherFacts>(),
     ModuleSpec::of::<super::fail::Fail>(),
     ModuleSpec::of::<super::fetch::Fetch>(),

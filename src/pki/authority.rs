@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use zeroize::Zeroizing;
 
 use super::{
-    Certificate, Leaf, LeafKey, PkiError, Request, Store,
+    Certificate, Leaf, LeafKey, PkiError, Request, Store, Usage, Wish,
     leaf::{distinguished_name, set_validity},
 };
 use crate::{
@@ -31,6 +31,24 @@ pub struct Authority {
 enum Signer {
     Key(Box<Issuer<'static, KeyPair>>),
     Command(Vec<String>),
+}
+
+/// Whether a user gets a new certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// If there is no good one.
+    IfNeeded,
+    Always,
+    /// If there is no good one; it is not kept, since nothing may change.
+    ForNow,
+}
+
+/// A user's credential.
+pub struct Client {
+    pub certificate: String,
+    pub key: Zeroizing<String>,
+    /// It was issued just now.
+    pub is_new: bool,
 }
 
 /// How an authority that is made here is kept.
@@ -125,6 +143,30 @@ impl Authority {
         Ok(Leaf { certificate, key: key.pem() })
     }
 
+    /// A user's certificate out of the state folder, issued or renewed if need be. A renewed one has a new key.
+    pub async fn client(
+        &self,
+        user: &str,
+        tls: &TlsSection,
+        store: &Store,
+        renewal: Renewal,
+    ) -> Result<Client, PkiError> {
+        check_user(user)?;
+        let request = Request::new(user, Usage::Client, tls);
+        let there = store.client(user)?.filter(|_| renewal != Renewal::Always);
+        let certificate = there.as_ref().and_then(|(pem, _)| Certificate::parse(pem).ok());
+        let wish = request.wish(certificate.as_ref(), &self.certificate, Timestamp::now());
+        if let (Wish::Nothing, Some((certificate, key))) = (wish, there) {
+            return Ok(Client { certificate, key, is_new: false });
+        }
+        let leaf = self.issue(&request, LeafKey::generate(request.algorithm)?, store).await?;
+        let key = leaf.key.unwrap_or_default();
+        if renewal != Renewal::ForNow {
+            store.keep_client(user, &leaf.certificate, &key)?;
+        }
+        Ok(Client { certificate: leaf.certificate, key, is_new: true })
+    }
+
     async fn signed_by_command(&self, command: &[String], request: &str) -> Result<String, PkiError> {
         let failed = |why: String| PkiError::new(format!("`sign_command` {why}"));
         let (program, args) = command.split_first().ok_or_else(|| failed("is empty".into()))?;
@@ -156,6 +198,16 @@ impl Authority {
     }
 }
 
+/// It becomes the name of a file.
+fn check_user(user: &str) -> Result<(), PkiError> {
+    let plain = |c: char| c.is_alphanumeric() || "-_.@".contains(c);
+    match !user.is_empty() && !user.starts_with(['.', '-']) && user.chars().all(plain) {
+        true => Ok(()),
+        false => Err(PkiError::new(format!("`{user}` cannot be the name of a user here"))
+            .help("use letters, digits, `-`, `_`, `.` and `@`")),
+    }
+}
+
 /// To whom the key of a new authority is encrypted: those that are named, those of the folder, or the operator.
 fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiError> {
     if !ca.recipients.is_empty() {
@@ -177,7 +229,16 @@ fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiEr
 
 /// The text of a key, opened if it is encrypted.
 fn open(bytes: &[u8], path: &Path, keeping: &Keeping<'_>) -> Result<Zeroizing<String>, PkiError> {
-    let plain = match (is_sealed(bytes), keeping.opener) {
+    open_key(bytes, path, keeping.opener)
+}
+
+/// The text of a file that may be encrypted.
+pub(super) fn open_key(
+    bytes: &[u8],
+    path: &Path,
+    opener: Option<&Arc<dyn Opener>>,
+) -> Result<Zeroizing<String>, PkiError> {
+    let plain = match (is_sealed(bytes), opener) {
         (false, _) => Zeroizing::new(bytes.to_vec()),
         (true, Some(opener)) => opener.open(bytes).map_err(|error| PkiError {
             message: format!("{}: {}", path.display(), error.message),
@@ -188,10 +249,10 @@ fn open(bytes: &[u8], path: &Path, keeping: &Keeping<'_>) -> Result<Zeroizing<St
     Ok(Zeroizing::new(String::from_utf8_lossy(&plain).into_owned()))
 }
 
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, PkiError> {
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, PkiError> {
     std::fs::read(path).map(Zeroizing::new).map_err(|error| PkiError::new(format!("{}: {error}", path.display())))
 }
 
-fn at(path: &str, error: PkiError) -> PkiError {
+pub(super) fn at(path: &str, error: PkiError) -> PkiError {
     PkiError { message: format!("{path}: {}", error.message), ..error }
 }

@@ -13,12 +13,19 @@
 //! `sign_command`, connects nowhere and prints nothing.
 
 mod authority;
+mod brought;
 mod certificate;
 mod error;
 mod leaf;
 mod store;
+#[cfg(test)]
+mod tests;
 
-pub use authority::{Authority, Keeping};
+/// A certificate of this name belongs to no user of etcd: with it one sees what others see.
+pub const STRANGER: &str = "etcdrun-stranger";
+
+pub use authority::{Authority, Client, Keeping, Renewal};
+pub use brought::{Brought, check_brought};
 pub use certificate::Certificate;
 pub use error::PkiError;
 pub use leaf::{Leaf, LeafKey, Request, Usage, Wish};

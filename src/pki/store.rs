@@ -104,12 +104,25 @@ impl Store {
         })
     }
 
-    pub fn keep_client(&self, user: &str, certificate: &str, key: Option<&str>) -> Result<(), PkiError> {
+    /// The key first: a certificate whose key is missing is of no use.
+    pub fn keep_client(&self, user: &str, certificate: &str, key: &str) -> Result<(), PkiError> {
         let (certificate_path, key_path) = self.client_paths(user);
-        if let Some(key) = key {
-            self.write(&key_path, key.as_bytes())?;
-        }
+        self.write(&key_path, key.as_bytes())?;
         self.write(&certificate_path, certificate.as_bytes())
+    }
+
+    /// Users that have a certificate here, sorted.
+    pub fn users(&self) -> Result<Vec<String>, PkiError> {
+        let folder = self.0.join("clients");
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(StateError::io(&folder, &error).into()),
+        };
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut users: Vec<String> = names.filter_map(|name| name.strip_suffix(".crt").map(str::to_owned)).collect();
+        users.sort_unstable();
+        Ok(users)
     }
 
     pub fn password(&self, user: &str) -> Result<Option<Zeroizing<String>>, PkiError> {

@@ -51,6 +51,10 @@ impl Map {
         self.entry(name).map(|(_, node)| node)
     }
 
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Node> {
+        self.entries.iter_mut().find(|(key, _)| &*key.name == name).map(|(_, node)| node)
+    }
+
     pub fn entry(&self, name: &str) -> Option<&(Key, Node)> {
         self.entries.iter().find(|(key, _)| &*key.name == name)
     }

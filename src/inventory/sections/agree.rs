@@ -1,20 +1,21 @@
 //! What the sections of a cluster must agree on, once all files have merged.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
-use super::{AuthMethod, AuthSection, EtcdSection, Release, TlsSection};
+use super::{AuthMethod, AuthSection, EtcdSection, MemberTls, Release, TlsSection};
 use crate::{
     etcd::settings,
     inventory::types::{Cluster, Host, Inventory},
     model::{Span, Version},
-    source::{Diagnostic, Diagnostics, Node, did_you_mean, from_node},
+    pki::{self, Authority, Keeping, Store},
+    source::{Diagnostic, Diagnostics, Node, Sources, did_you_mean, from_node, is_sealed},
 };
 
 /// Checks every cluster. What does not even have the right shape was reported before, and is passed over.
-pub fn agree(inventory: &Inventory, diagnostics: &mut Diagnostics) {
+pub fn agree(inventory: &Inventory, sources: &Sources, diagnostics: &mut Diagnostics) {
     let releases = releases(inventory, diagnostics);
     for cluster in inventory.clusters() {
-        let check = Check { inventory, cluster, releases: &releases, diagnostics };
+        let check = Check { inventory, cluster, releases: &releases, sources, diagnostics };
         check.run();
     }
 }
@@ -59,6 +60,7 @@ struct Check<'a> {
     inventory: &'a Inventory,
     cluster: &'a Cluster,
     releases: &'a HashMap<Version, Release>,
+    sources: &'a Sources,
     diagnostics: &'a mut Diagnostics,
 }
 
@@ -125,6 +127,15 @@ impl Check<'_> {
                 Diagnostic::error(span, "`sign_command` needs the `certificate` of the authority")
                     .help("members must know whom they trust"),
             ),
+            // What only a key opens that is not at hand here is left to whoever has it.
+            (Some(_), Some(key), _) if self.sources.value_opener().is_none() && is_encrypted(key) => {}
+            (Some(_), ..) => {
+                // It must be known before the first change, and there may be many before the first certificate.
+                let keeping = Keeping { store: &Store::new(Path::new(""), ""), opener: self.sources.opener() };
+                if let Err(error) = Authority::open(tls, &keeping) {
+                    self.diagnostics.push(Diagnostic::error(span, error.message).maybe_help(error.help));
+                }
+            }
             _ => {}
         }
         if let (Some(validity), Some(early)) = (tls.validity, tls.early_renewal)
@@ -180,12 +191,39 @@ impl Check<'_> {
 
     /// A member's own settings, on top of the cluster's.
     fn member(&mut self, host: &Host, auth: Option<&AuthSection>) {
+        if let Some(tls) = host.sections.get("tls").filter(|tls| !holds_template(tls)) {
+            self.certificate(host, tls);
+        }
         let Some(own) = host.sections.get("etcd") else { return };
         if holds_template(own) {
             return;
         }
+        for name in ["data_dir", "client_port", "peer_port", "token", "discovery"] {
+            if let Some(span) = key_place(own, name) {
+                let message = format!("`{name}` belongs to the cluster: all members must agree on it");
+                self.diagnostics.push(Diagnostic::error(span, message));
+            }
+        }
         if let Ok(etcd) = from_node::<EtcdSection>(own) {
             self.etcd(&etcd, own, auth);
+        }
+    }
+
+    /// A certificate that was brought along must be one that a member can use, and must fit its key.
+    fn certificate(&mut self, host: &Host, node: &Node) {
+        let Ok(tls) = from_node::<MemberTls>(node) else { return };
+        let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
+            if tls != MemberTls::default() {
+                self.diagnostics.error(node.span, "a member's certificate and its `key` go together");
+            }
+            return;
+        };
+        if self.sources.value_opener().is_none() && is_encrypted(key) {
+            return;
+        }
+        if let Err(error) = pki::check_brought(certificate, key, self.sources.opener()) {
+            let message = format!("{}: {}", host.name, error.message);
+            self.diagnostics.push(Diagnostic::error(place(node, "certificate"), message).maybe_help(error.help));
         }
     }
 
@@ -236,6 +274,10 @@ impl Check<'_> {
             self.diagnostics.push(Diagnostic::error(span, message).help(help));
         }
     }
+}
+
+fn is_encrypted(path: &str) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| is_sealed(&bytes))
 }
 
 fn holds_template(node: &Node) -> bool {

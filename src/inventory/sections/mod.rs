@@ -25,11 +25,19 @@ pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Met
 pub(super) use guest::GuestSection;
 pub(super) use hypervisor::{Image, Network, NetworkMode, Pool};
 pub(super) use placement::check as check_placement;
-pub use tls::{CaSection, KeyAlgorithm, TlsSection};
+pub use tls::{CaSection, KeyAlgorithm, MemberTls, TlsSection};
 
 use crate::source::{self, Diagnostics, Node};
 
-/// Checks the shape of a section of a cluster or a member. Sections without a type of their own are anything.
+/// Checks the shape of a section of a member.
+pub(super) fn check_member(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
+    match name {
+        "tls" => drop(source::check::<MemberTls>(node, diagnostics)),
+        _ => check(name, node, diagnostics),
+    }
+}
+
+/// Checks the shape of a section of a cluster. Sections without a type of their own are anything.
 pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
     match name {
         "placement" => drop(source::check::<Placement>(node, diagnostics)),

@@ -21,6 +21,16 @@ pub struct TlsSection {
     pub names: Vec<String>,
 }
 
+/// A member's own certificate, which somebody else renews.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemberTls {
+    /// The certificate, in PEM; relative to this file.
+    pub certificate: Option<String>,
+    /// Its key, in PEM, which may be encrypted with age; relative to this file.
+    pub key: Option<String>,
+}
+
 /// The certificate authority: made here, brought along, or somebody else's.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -8,4 +8,5 @@ mod patterns;
 mod placement;
 mod render;
 mod scale;
+mod sections;
 mod support;

@@ -1,6 +1,9 @@
 //! Clusters of real etcd on fast hosts: from nothing to serving, again, and with parts missing.
 
-use std::process::Command;
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use etcdrun_lab::{Kind, etcd, etcd_tools};
 
@@ -21,7 +24,7 @@ impl Site {
         let sum = Command::new("sha256sum").arg(&server.path).output().unwrap().stdout;
         let sum = String::from_utf8(sum).unwrap()[..64].to_owned();
         let lab = place.folder.read("inventory.yaml");
-        let (ssh, _) = lab.split_once("hosts:").unwrap();
+        let (ssh, _) = lab.split_once("\nhosts:").unwrap();
         let names: Vec<String> = place.hosts.iter().map(|host| host.name().to_owned()).collect();
         let addresses: Vec<String> = place.hosts.iter().map(|host| host.address().to_string()).collect();
         let listed: String =
@@ -29,7 +32,7 @@ impl Site {
         let (version, file) = (&server.version, server.path.display());
         let sections = sections.replace("VERSION", version);
         let text = format!(
-            "{ssh}etcd_releases:\n  {version}: {{ file: {file}, sha256: {sum} }}\nclusters:\n  prod:\n{sections}    members:\n{listed}"
+            "{ssh}\netcd_releases:\n  {version}: {{ file: {file}, sha256: {sum} }}\nclusters:\n  prod:\n{sections}    members:\n{listed}"
         );
         place.folder.write("inventory.yaml", &text);
         Self { place, names, addresses }
@@ -117,4 +120,88 @@ fn three_members_serve_with_tls_and_authentication() {
     assert!(refused.stdout.contains(&why), "{}", refused.stdout);
     let active = lost.run(&["sh", "-c", "systemctl is-active etcd || :"]).unwrap();
     assert_ne!(active.trim(), "active");
+}
+
+#[test]
+fn five_members_come_up_although_the_operator_is_killed_again_and_again() {
+    let site = Site::new(5, "3.6", PLAIN);
+    // Wherever it is: in the midst of uploads, between the first start and the last, before authentication.
+    for (attempt, milliseconds) in [700, 1200, 800, 500].into_iter().enumerate() {
+        let words: &[&str] =
+            if attempt == 0 { &["playbook", "site.yaml", "-i", "inventory.yaml"] } else { &["resume"] };
+        let mut running = site.place.folder.command(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        running.kill().unwrap();
+        running.wait().unwrap();
+    }
+    let said = site.place.folder.run(&["resume"]);
+    assert!(said.code == 0 || said.stderr.contains("no run that could be resumed"), "{}\n{}", said.stdout, said.stderr);
+    site.is_served_by_all();
+    assert!(site.etcdctl(&["auth", "status"]).contains("Authentication Status: true"));
+    site.changes_nothing();
+}
+
+#[test]
+fn every_version_takes_the_settings_that_are_made_for_it() {
+    for minor in ["3.4", "3.7"] {
+        let more = "    etcd: { version: VERSION, metrics: { level: extensive, urls: [\"http://127.0.0.1:2381\"] }, settings: { snapshot-count: 5000 } }\n";
+        let site = Site::new(1, minor, more);
+        site.play(&[]).ends(0);
+        site.is_served_by_all();
+        let host = &site.place.hosts[0];
+        let log = host.run(&["journalctl", "-u", "etcd", "--no-pager"]).unwrap();
+        assert!(!log.contains("unrecognized environment variable"), "{log}");
+        let metrics = host.run(&["ss", "-ltn"]).unwrap();
+        assert!(metrics.contains("127.0.0.1:2381"), "{metrics}");
+        site.changes_nothing();
+    }
+}
+
+#[test]
+fn passwords_and_the_gateway_go_together() {
+    let sections = "    etcd: { version: VERSION, gateway: true }\n    auth: { method: password, root_password: not-so-secret }\n    tls: { organization: Lab, algorithm: rsa, validity: 48h, early_renewal: 12h }\n";
+    let site = Site::new(1, "3.5", sections);
+    site.play(&[]).ends(0);
+    let login: &[&str] = &["--user", "root:not-so-secret"];
+    assert!(site.etcdctl_as(login, &["auth", "status"]).contains("Authentication Status: true"));
+    assert!(site.etcdctl_as(&[], &["get", "key"]).contains("user name is empty"));
+    let subject =
+        site.place.hosts[0].run(&["openssl", "x509", "-in", "/etc/etcd/pki/server.crt", "-noout", "-subject", "-text"]);
+    if let Ok(subject) = subject {
+        assert!(subject.contains("O = Lab") && subject.contains("rsaEncryption"), "{subject}");
+    }
+    site.changes_nothing();
+}
+
+#[test]
+fn what_changes_reaches_the_servers_one_after_the_other() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    let starts = || -> Vec<String> {
+        let started = ["systemctl", "show", "--value", "-p", "InvocationID", "etcd"];
+        site.place.hosts.iter().map(|host| host.run(&started).unwrap()).collect()
+    };
+    let serial =
+        || site.place.hosts[0].run(&["sha256sum", "/etc/etcd/pki/server.crt", "/etc/etcd/pki/server.key"]).unwrap();
+    let (before, certificate) = (starts(), serial());
+
+    // Another name in the certificates: a new one for the same key, and nothing restarts.
+    let inventory = site.place.folder.read("inventory.yaml");
+    let named = inventory.replace("    members:\n", "    tls: { names: [etcd.example.org] }\n    members:\n");
+    site.place.folder.write("inventory.yaml", &named);
+    site.play(&[]).ends(0);
+    assert_eq!(starts(), before);
+    let renewed = serial();
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_ne!(lines(&renewed)[0], lines(&certificate)[0]);
+    assert_eq!(lines(&renewed)[1], lines(&certificate)[1], "the key stays");
+
+    // Another setting: each member restarts, and the cluster never stops.
+    let quota = named.replace("version: 3.5.34", "version: 3.5.34, quota: 4GiB");
+    assert_ne!(quota, named);
+    site.place.folder.write("inventory.yaml", &quota);
+    site.play(&[]).ends(0);
+    assert!(starts().iter().zip(&before).all(|(now, before)| now != before));
+    site.is_served_by_all();
+    site.changes_nothing();
 }

@@ -1,0 +1,208 @@
+//! `etcd_service`: a member that runs, with what it should have read.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, clients, members},
+};
+use crate::{
+    etcd::{ClusterStatus, EtcdError, MemberClient, look},
+    inventory::sections::{AuthSection, TlsSection},
+    model::{Disruption, Effects, Outcome, Value},
+    remote::Payload,
+};
+
+const BODY: &str = concat!(include_str!("systemd.sh"), include_str!("etcd_service.sh"));
+const UNIT: &str = "etcd.service";
+
+/// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
+///
+/// Members restart one at a time, each only while the others have a majority without it. The leader first hands over to
+/// another. A member that restarts is awaited: until it answers, and has caught up.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdService {
+    /// The member that the target is.
+    name: String,
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// Files that etcd reads when it starts.
+    #[serde(default)]
+    reads: Vec<String>,
+    /// Restart also where the cluster stops answering meanwhile, as one of one or two members does.
+    #[serde(default)]
+    allow_outage: bool,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+impl Module for EtcdService {
+    const NAME: &'static str = "etcd_service";
+    const EXAMPLE: &'static str = "\
+- name: Service
+  etcd_service:
+    name: \"{{ inventory_hostname }}\"
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    reads: [/etc/etcd/etcd.env, /etc/etcd/pki/server.key, /etc/etcd/pki/ca.crt]
+";
+    const RESULT: &'static [ResultField] = &[ResultField { name: "restarted", doc: "Whether it ran before." }];
+
+    fn effects(&self) -> Effects {
+        Effects::converging().disrupting(Disruption::Maybe)
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        Ok(Action::Engine(Box::new(Converge { members, module: self })))
+    }
+}
+
+struct Converge {
+    module: EtcdService,
+    members: Vec<Member>,
+}
+
+/// One member of a cluster at a time.
+fn turn(cluster: &str) -> Arc<tokio::sync::Mutex<()>> {
+    static TURNS: LazyLock<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>> = LazyLock::new(Mutex::default);
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner).entry(cluster.to_owned()).or_default().clone()
+}
+
+#[async_trait]
+impl EngineAction for Converge {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let looked = context.run(self.payload("look")).await?;
+        let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
+        match (text("state"), text("newer")) {
+            _ if looked.failed => Ok(looked),
+            (Some("missing"), _) if context.check_mode => {
+                Ok(Outcome { msg: "would be started".into(), ..Outcome::changed() })
+            }
+            (Some("active"), None) => Ok(Outcome::ok().with("restarted", false)),
+            (Some("active"), Some(newer)) if context.check_mode => {
+                Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
+            }
+            (Some("active"), Some(newer)) => self.restart(context, newer).await,
+            _ => Ok(context.run(self.payload("start")).await?.with("restarted", false)),
+        }
+    }
+}
+
+impl Converge {
+    fn payload(&self, action: &str) -> Payload {
+        let payload = Payload::new(BODY).value("unit", UNIT).value("action", action);
+        self.module.reads.iter().fold(payload, Payload::arg)
+    }
+
+    async fn restart(&self, context: &ActionContext, newer: &str) -> Result<Outcome, ActionError> {
+        let turn = turn(&self.module.cluster);
+        let _mine = turn.lock().await;
+        let clients = self.clients(context).await?;
+        let before = look(&clients).await;
+        self.can_spare(&before)?;
+        self.hand_over(&clients, &before).await?;
+        let outcome = context.run(self.payload("restart")).await?;
+        if outcome.failed {
+            return Ok(outcome);
+        }
+        self.await_healthy(&clients, &before).await?;
+        Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
+    }
+
+    async fn clients(&self, context: &ActionContext) -> Result<Vec<MemberClient>, ActionError> {
+        let EtcdService { cluster, tls, auth, client_port, .. } = &self.module;
+        let credential = Access { cluster, tls, auth }.root(context).await?;
+        clients(context, &self.members, *client_port, &credential)
+    }
+
+    /// The others must be a majority of all, whatever state this one is in.
+    fn can_spare(&self, status: &ClusterStatus) -> Result<(), ActionError> {
+        let name = &self.module.name;
+        let voters = self.members.len();
+        let others = status.members.iter().flatten().filter(|member| member.name != *name && member.is_healthy);
+        let (others, majority) = (others.count(), voters / 2 + 1);
+        if others >= majority || self.module.allow_outage {
+            return Ok(());
+        }
+        let trouble = status.members.iter().find_map(|member| member.as_ref().err());
+        let trouble = trouble.map(|error| format!(" ({error})")).unwrap_or_default();
+        Err(ActionError::Failed(format!(
+            "{name} has to restart, but only {others} of the other members are well{trouble}, and {majority} of {voters} must be: the cluster would stop answering; set `etcd_allow_outage` to restart nevertheless"
+        )))
+    }
+
+    /// Who leads is asked again just before, and leads no more afterwards.
+    async fn hand_over(&self, clients: &[MemberClient], status: &ClusterStatus) -> Result<(), ActionError> {
+        let name = self.module.name.as_str();
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(()) };
+        if status.leader() != Some(name) {
+            return Ok(());
+        }
+        let successors = status.members.iter().flatten().filter(|member| member.name != name && member.is_healthy);
+        let Some(successor) = successors.max_by_key(|member| member.applied_index) else { return Ok(()) };
+        let id = u64::from_str_radix(&successor.id, 16).unwrap_or_default();
+        let failed = |error: EtcdError| ActionError::Failed(format!("cannot hand over the lead: {error}"));
+        let mut client = own.client().await.map_err(failed)?;
+        own.bounded(client.move_leader(id)).await.map_err(failed)?;
+        Ok(())
+    }
+
+    /// It answers, and has applied all that was there before.
+    async fn await_healthy(&self, clients: &[MemberClient], before: &ClusterStatus) -> Result<(), ActionError> {
+        const LIMIT: Duration = Duration::from_secs(120);
+        let name = self.module.name.as_str();
+        let own: Vec<MemberClient> = clients.iter().filter(|client| &*client.name == name).cloned().collect();
+        let index = before.members.iter().flatten().map(|member| member.raft_index).max().unwrap_or_default();
+        let start = Instant::now();
+        loop {
+            let problem = match look(&own).await.members.into_iter().next() {
+                Some(Ok(member)) if !member.is_healthy || member.leader.is_none() => {
+                    "it does not answer reads".to_owned()
+                }
+                Some(Ok(member)) if member.applied_index < index => "it has not caught up".to_owned(),
+                Some(Ok(_)) | None => return Ok(()),
+                Some(Err(error)) => error.to_string(),
+            };
+            if start.elapsed() >= LIMIT {
+                return Err(ActionError::Failed(format!("{name} is not well {LIMIT:?} after its restart: {problem}")));
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Why a member's service does not run and will not by itself, if that is so.
+pub(super) async fn trouble(context: &ActionContext, member: &str) -> Option<String> {
+    let session = context.reach.session(member, &context.session)?;
+    let payload = Payload::new(BODY).value("unit", UNIT).value("action", "trouble");
+    let outcome = session.run_one(payload, false).await.ok()?;
+    let said = outcome.data.get("said").and_then(Value::as_str)?;
+    Some(format!("etcd does not stay up on {member}:\n{said}"))
+}

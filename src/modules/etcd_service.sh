@@ -1,0 +1,64 @@
+# shellcheck shell=sh disable=SC2154
+# The unit of etcd: whether it runs, and whether it has read what it should; "$@" are files that it reads at its start.
+
+unit=$arg_unit
+
+# Sets $started to when the server started, in seconds. Older systemds only know a date for people.
+read_start() {
+    started=$(systemctl show -p ExecMainStartTimestamp --value --timestamp=unix -- "$unit" 2> /dev/null)
+    started=${started#@}
+    case $started in
+    '' | *[!0-9]*)
+        started=$(systemctl show -p ExecMainStartTimestamp --value -- "$unit")
+        started=$(date -d "$started" +%s) || started=''
+        ;;
+    esac
+}
+
+# Says which of the files is newer than the server that runs.
+find_newer() {
+    read_start
+    if [ -z "$started" ]; then return 0; fi
+    for file in "$@"; do
+        changed_at=$(stat -L -c %Y "$file") || fail "cannot look at $file"
+        if [ "$changed_at" -gt "$started" ]; then
+            result newer "$file"
+            return 0
+        fi
+    done
+}
+
+need_systemd
+read_unit
+case $arg_action in
+look)
+    if [ "$load_state" = not-found ]; then
+        result state missing
+        exit 0
+    fi
+    result state "$active_state"
+    if [ "$active_state" = active ]; then find_newer "$@"; fi
+    ;;
+start)
+    # One that starts over and over is not on its way.
+    if [ "$sub_state" = auto-restart ] || [ "$active_state" = failed ]; then
+        systemctl stop -- "$unit"
+        systemctl reset-failed -- "$unit" 2> /dev/null
+        read_unit
+    fi
+    set_state started
+    report_unit
+    ;;
+restart)
+    set_state restarted
+    report_unit
+    ;;
+trouble)
+    result state "$active_state"
+    result sub_state "$sub_state"
+    if [ "$active_state" = failed ] || [ "$sub_state" = auto-restart ]; then
+        said=$(journalctl --unit "$unit" --lines 5 --output cat --no-pager 2> /dev/null)
+        result said "$said"
+    fi
+    ;;
+esac

@@ -1,0 +1,199 @@
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use zeroize::Zeroizing;
+
+use super::*;
+use crate::{
+    inventory::sections::{KeyAlgorithm, TlsSection},
+    source::{OpenError, Opener},
+};
+
+/// An operator with one identity.
+struct Me(age::x25519::Identity);
+
+impl Opener for Me {
+    fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let armored = age::armor::ArmoredReader::new(sealed);
+        let mut reader = age::Decryptor::new(armored).unwrap().decrypt(std::iter::once(&self.0 as _)).unwrap();
+        let mut plain = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut plain).unwrap();
+        Ok(Zeroizing::new(plain))
+    }
+
+    fn own_recipient(&self) -> Result<Option<String>, OpenError> {
+        Ok(Some(self.0.to_public().to_string()))
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    store: Store,
+    me: Arc<dyn Opener>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), "prod");
+        Self { folder, store, me: Arc::new(Me(age::x25519::Identity::generate())) }
+    }
+
+    fn keeping(&self) -> Keeping<'_> {
+        Keeping { store: &self.store, opener: Some(&self.me) }
+    }
+
+    fn authority(&self, tls: &TlsSection) -> Authority {
+        Authority::make("prod", tls, &self.keeping()).unwrap()
+    }
+}
+
+fn tls(text: &str) -> TlsSection {
+    serde_json::from_str(text).unwrap()
+}
+
+fn member(tls: &TlsSection) -> Request {
+    Request::new("etcd-1", Usage::Member, tls).with_names(["10.0.0.1", "etcd-1", "::1", "0:0:0:0:0:0:0:1", ""])
+}
+
+async fn issued(authority: &Authority, request: &Request, store: &Store) -> Certificate {
+    let key = LeafKey::generate(request.algorithm).unwrap();
+    Certificate::parse(&authority.issue(request, key, store).await.unwrap().certificate).unwrap()
+}
+
+#[tokio::test]
+async fn an_authority_is_kept_with_its_key_encrypted_and_opened_again() {
+    let place = Place::new();
+    let nothing = TlsSection::default();
+    assert!(Authority::open(&nothing, &place.keeping()).unwrap().is_none());
+    let made = place.authority(&nothing);
+    let kept = std::fs::read_to_string(place.store.key_path()).unwrap();
+    assert!(kept.starts_with("-----BEGIN AGE ENCRYPTED FILE-----") && !kept.contains("PRIVATE KEY"));
+    let opened = Authority::open(&nothing, &place.keeping()).unwrap().unwrap();
+    assert_eq!(opened.certificate, made.certificate);
+    assert!(opened.certificate.is_authority && opened.certificate.is_signed_by(&opened.certificate));
+    assert!(issued(&opened, &member(&nothing), &place.store).await.is_signed_by(&made.certificate));
+
+    std::fs::remove_file(place.store.key_path()).unwrap();
+    let error = Authority::open(&nothing, &place.keeping()).err().unwrap();
+    assert!(error.message.contains("is missing") && error.help.is_some(), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_says_what_was_asked_for() {
+    for (text, algorithm) in
+        [(r#"{"organization": "Lab"}"#, KeyAlgorithm::Ecdsa), (r#"{"algorithm": "rsa"}"#, KeyAlgorithm::Rsa)]
+    {
+        let (place, tls) = (Place::new(), tls(text));
+        let authority = place.authority(&tls);
+        let request = member(&tls);
+        let certificate = issued(&authority, &request, &place.store).await;
+        assert_eq!(certificate.common_name, "etcd-1");
+        assert_eq!(certificate.organization, tls.organization);
+        assert_eq!(certificate.names.iter().map(String::as_str).collect::<Vec<_>>(), ["10.0.0.1", "::1", "etcd-1"]);
+        assert!(certificate.is_for_clients && certificate.is_for_servers && !certificate.is_authority);
+        assert_eq!(request.algorithm, algorithm);
+        assert_eq!(request.wish(Some(&certificate), &authority.certificate, Timestamp::now()), Wish::Nothing);
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_replaced_for_a_reason_and_keeps_its_key() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let authority = place.authority(&plain);
+    let certificate = issued(&authority, &member(&plain), &place.store).await;
+    let now = Timestamp::now();
+    let wish = |request: &Request, at| request.wish(Some(&certificate), &authority.certificate, at);
+    let renews = |request: &Request, why: &str| match wish(request, now) {
+        Wish::Certificate(said) => assert!(said.contains(why), "{said}"),
+        other => panic!("{why}: {other:?}"),
+    };
+    renews(&member(&plain).with_names(["lb.example.org"]), "it is for");
+    renews(&member(&tls(r#"{"organization": "Other"}"#)), "organization");
+    renews(&Request { common_name: "other".into(), ..member(&plain) }, "another name");
+    assert!(matches!(wish(&member(&tls(r#"{"algorithm": "rsa"}"#)), now), Wish::KeyAndCertificate(_)));
+
+    let year = Duration::from_secs(365 * 86_400);
+    assert_eq!(wish(&member(&plain), now + year / 2), Wish::Nothing);
+    assert!(matches!(wish(&member(&plain), now + year / 4 * 3), Wish::Certificate(_)));
+    let other = Place::new();
+    let stranger = other.authority(&plain);
+    assert!(matches!(member(&plain).wish(Some(&certificate), &stranger.certificate, now), Wish::Certificate(_)));
+
+    let again = authority.issue(&member(&plain), LeafKey::of(&certificate).unwrap(), &place.store).await.unwrap();
+    assert!(again.key.is_none());
+    let again = Certificate::parse(&again.certificate).unwrap();
+    assert_eq!(again.public_key, certificate.public_key);
+    assert_ne!(again.serial, certificate.serial);
+}
+
+#[tokio::test]
+async fn a_command_can_sign_instead() {
+    let place = Place::new();
+    let authority = place.authority(&TlsSection::default());
+    // What the command has, we do not: it opens the key by itself.
+    let key = place.me.open(&std::fs::read(place.store.key_path()).unwrap()).unwrap();
+    let path = |name: &str| place.folder.path().join(name).display().to_string();
+    std::fs::write(path("ca.key"), &*key).unwrap();
+    std::fs::write(path("ca.crt"), &authority.pem).unwrap();
+    let script = format!(
+        "cat > {0}; openssl x509 -req -in {0} -CA {1} -CAkey {2} -days 9 -copy_extensions copyall 2>/dev/null",
+        path("request"),
+        path("ca.crt"),
+        path("ca.key")
+    );
+    let section = |command: &str| {
+        let mut tls = TlsSection::default();
+        tls.ca.certificate = Some(path("ca.crt"));
+        tls.ca.sign_command = vec!["sh".into(), "-c".into(), command.to_owned()];
+        tls
+    };
+    let signs = Authority::open(&section(&script), &place.keeping()).unwrap().unwrap();
+    let request = member(&TlsSection::default());
+    let first = issued(&signs, &request, &place.store).await;
+    assert!(first.is_signed_by(&authority.certificate) && first.names == request.names, "{first:?}");
+    let again = signs.issue(&request, LeafKey::of(&first).unwrap(), &place.store).await.unwrap();
+    assert_eq!(Certificate::parse(&again.certificate).unwrap().public_key, first.public_key);
+
+    for (command, why) in [("exit 3", "exit status: 3"), ("echo no", "no certificate")] {
+        let fails = Authority::open(&section(command), &place.keeping()).unwrap().unwrap();
+        let key = LeafKey::generate(request.algorithm).unwrap();
+        let error = fails.issue(&request, key, &place.store).await.err().unwrap();
+        assert!(error.message.contains(why), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_is_brought_along_must_fit_its_key() {
+    let (one, other) = (Place::new(), Place::new());
+    let plain = TlsSection::default();
+    let (first, _) = (one.authority(&plain), other.authority(&plain));
+    let certificate = one.folder.path().join("own.crt");
+    std::fs::write(&certificate, &first.pem).unwrap();
+    let brought = |key: std::path::PathBuf| {
+        let mut tls = TlsSection::default();
+        tls.ca.certificate = Some(certificate.display().to_string());
+        tls.ca.key = Some(key.display().to_string());
+        tls
+    };
+    assert!(Authority::open(&brought(one.store.key_path()), &one.keeping()).unwrap().is_some(), "its key is encrypted");
+    let key = other.me.open(&std::fs::read(other.store.key_path()).unwrap()).unwrap();
+    let wrong = one.folder.path().join("wrong.key");
+    std::fs::write(&wrong, &*key).unwrap();
+    let error = Authority::open(&brought(wrong), &one.keeping()).err().unwrap();
+    assert!(error.message.contains("not the one that the authority's certificate is for"), "{error}");
+}
+
+#[tokio::test]
+async fn users_get_a_certificate_once_and_again_when_it_is_wanted() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let authority = place.authority(&plain);
+    let first = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    let second = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    assert!(first.is_new && !second.is_new && first.certificate == second.certificate);
+    assert!(authority.client("writer", &plain, &place.store, Renewal::Always).await.unwrap().is_new);
+    assert_eq!(place.store.users().unwrap(), ["writer"]);
+    for bad in ["", "../x", "a/b", "-x"] {
+        assert!(authority.client(bad, &plain, &place.store, Renewal::IfNeeded).await.is_err(), "{bad}");
+    }
+}

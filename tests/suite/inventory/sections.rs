@@ -1,0 +1,79 @@
+//! The sections of clusters: what is wrong with them is told before anything connects.
+
+use crate::inventory::support::{folder, load, load_paths};
+
+const SUM: &str = "2b7e151628aed2a6abf7158809cf4f3c2b7e151628aed2a6abf7158809cf4f3c";
+
+#[test]
+fn every_problem_of_a_section_has_a_place_and_a_way_out() {
+    let text = format!(
+        r"etcd_releases:
+  3.5.34: {{ file: etcd, sha256: {SUM} }}
+  3.6.15: {{ file: etcd }}
+  3.7.2: {{ file: etcd, url: https://example.org/etcd, sha256: abc }}
+  latest: {{ file: etcd, sha256: {SUM} }}
+clusters:
+  one:
+    etcd: {{ version: 3.5, qota: 8GiB }}
+    tls: {{ ca: {{ certificate: ca.crt }}, validity: 1d, early_renewal: 2d }}
+    members: {{ a1: {{ address: 10.0.0.1 }}, a2: {{ address: 10.0.0.2, etcd: {{ data_dir: /x }} }} }}
+  two:
+    etcd:
+      version: 3.6.14
+      gateway: true
+      discovery: {{ url: https://example.org/1, dns_srv: example.org }}
+      settings: {{ enable-v2: true, snapshot-cont: 1, data-dir: /x, force-new-cluster: true }}
+    auth:
+      bootstrap: [b1, b2]
+      users: {{ b1: {{ roles: [ap] }} }}
+      roles: {{ app: {{ permissions: [{{ access: read }}] }} }}
+    members: {{ b1: {{ address: 10.0.0.3 }}, b2: {{ address: 10.0.0.4 }}, b3: {{ address: 10.0.0.5 }} }}
+  three:
+    etcd: {{ version: 3.5.2 }}
+    tls: {{ ca: {{ key: ca.key }} }}
+    auth:
+      method: password
+      bootstrap: c9
+      users: {{ c1: {{ roles: [ap] }} }}
+      roles: {{ app: {{ permissions: [{{ access: read }}] }} }}
+    members: {{ c1: {{ address: 10.0.0.6 }}, a1: {{ address: 10.0.0.7 }} }}
+"
+    );
+    insta::assert_snapshot!(load(&text).problems());
+}
+
+#[test]
+fn templates_and_secrets_can_stand_where_values_do() {
+    let text = format!(
+        r"etcd_releases:
+  3.5.34: {{ file: etcd, sha256: {SUM} }}
+vars: {{ quota: 2GiB, version: 3.5.34 }}
+clusters:
+  one:
+    etcd: {{ version: '{{{{ version }}}}', quota: '{{{{ quota }}}}', gateway: '{{{{ true }}}}', settings: '{{{{ more }}}}' }}
+    auth: '{{{{ who }}}}'
+    members: {{ a1: {{ address: 10.0.0.1 }} }}
+"
+    );
+    assert_eq!(load(&text).problems(), "");
+}
+
+#[test]
+fn an_authority_whose_key_is_another_one_is_found_at_once() {
+    let make = |name: &str| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let (one, other) = (make("one"), make("other"));
+    let folder = folder(&[
+        ("leaf.crt", &one.cert.pem()),
+        ("other.key", &other.signing_key.serialize_pem()),
+        (
+            "a.yaml",
+            "clusters: {p: {tls: {ca: {certificate: leaf.crt, key: other.key}}, members: {m: {address: 10.0.0.1}}}}\n",
+        ),
+        (
+            "b.yaml",
+            "clusters: {q: {tls: {ca: {certificate: gone.crt, key: other.key}}, members: {n: {address: 10.0.0.2}}}}\n",
+        ),
+    ]);
+    let problems = load_paths(folder, &["a.yaml", "b.yaml"]).problems();
+    assert!(problems.contains("not that of an authority") && problems.contains("gone.crt"), "{problems}");
+}
