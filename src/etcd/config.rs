@@ -74,11 +74,14 @@ fn own(config: &ServerConfig<'_>) -> IndexMap<String, String> {
     set("initial-advertise-peer-urls", &format!("https://{host}:{peer_port}"));
     // Without data of its own a member must not begin a cluster; the first start is told otherwise from outside.
     set("initial-cluster-state", "existing");
-    for (flag, path) in
-        [("cert-file", config.certificate), ("key-file", config.key), ("trusted-ca-file", config.authority)]
-    {
+    for (flag, path) in [("cert-file", config.certificate), ("key-file", config.key)] {
         set(flag, path);
         set(&format!("peer-{flag}"), path);
+    }
+    set("peer-trusted-ca-file", config.authority);
+    // Whoever is given an authority asks clients for certificates, whatever the next setting says.
+    if config.client_certificates {
+        set("trusted-ca-file", config.authority);
     }
     set("client-cert-auth", &config.client_certificates.to_string());
     set("peer-client-cert-auth", "true");

@@ -109,14 +109,14 @@ impl EngineAction for Install {
         }
         match &self.whence {
             Whence::Target(path) => context.run(self.payload(path, is_tarball(path))).await,
-            Whence::File(file) => self.from_file(context, file).await,
+            Whence::File(file) => self.install_file(context, file).await,
         }
     }
 }
 
 impl Install {
     /// The file is read, and its sum compared, only if the target needs it.
-    async fn from_file(&self, context: &ActionContext, file: &Path) -> Result<Outcome, ActionError> {
+    async fn install_file(&self, context: &ActionContext, file: &Path) -> Result<Outcome, ActionError> {
         let tarball = is_tarball(&file.to_string_lossy());
         let place = Place { dest: self.dest.clone(), mode: "0755".parse::<FileMode>().ok(), ..Place::default() };
         let size = tokio::fs::metadata(file).await.map(|file| file.len());

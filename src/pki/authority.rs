@@ -131,7 +131,7 @@ impl Authority {
             (Signer::Key(issuer), LeafKey::New(key)) => params.signed_by(key, issuer)?.pem(),
             (Signer::Key(issuer), LeafKey::Known(key)) => params.signed_by(key, issuer)?.pem(),
             (Signer::Command(command), LeafKey::New(key)) => {
-                let text = params.serialize_request(key)?.pem()?;
+                let text = as_request(params).serialize_request(key)?.pem()?;
                 store.keep_request(&request.common_name, &text)?;
                 self.signed_by_command(command, &text).await?
             }
@@ -196,6 +196,13 @@ impl Authority {
         }
         Ok(pem)
     }
+}
+
+/// A request leaves to the authority what is the authority's to say.
+fn as_request(mut params: CertificateParams) -> CertificateParams {
+    params.serial_number = None;
+    params.use_authority_key_identifier_extension = false;
+    params
 }
 
 /// It becomes the name of a file.

@@ -51,7 +51,7 @@ vars: {{ quota: 2GiB, version: 3.5.34 }}
 clusters:
   one:
     etcd: {{ version: '{{{{ version }}}}', quota: '{{{{ quota }}}}', gateway: '{{{{ true }}}}', settings: '{{{{ more }}}}' }}
-    auth: '{{{{ who }}}}'
+    auth: {{ root_password: '{{{{ secret }}}}' }}
     members: {{ a1: {{ address: 10.0.0.1 }} }}
 "
     );
