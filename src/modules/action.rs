@@ -39,7 +39,6 @@ pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 pub struct ActionContext {
     /// The way to the target. Connects when first used, so an action that needs no host makes none.
     pub session: Arc<Session>,
-    pub check_mode: bool,
     /// The task's own limit, if it has one.
     pub timeout: Option<Duration>,
     /// For an action that must not run twice: its one payload in the target's ledger.
@@ -77,10 +76,9 @@ impl Reach for Alone {
 
 impl ActionContext {
     /// For an action outside of a run: no lock, no ledger, no other hosts.
-    pub fn alone(session: Arc<Session>, check_mode: bool) -> Self {
+    pub fn alone(session: Arc<Session>) -> Self {
         Self {
             session,
-            check_mode,
             timeout: None,
             entry: None,
             fenced: false,
@@ -93,10 +91,21 @@ impl ActionContext {
         }
     }
 
+    /// Whether the action must only look, and say what it would change.
+    pub fn check_mode(&self) -> bool {
+        self.session.surroundings.check_mode
+    }
+
+    /// Leave to change something of the operator's; there is none in check mode.
+    pub fn permit(&self) -> Result<Permit, ActionError> {
+        self.session.may_change()?;
+        Ok(Permit(()))
+    }
+
     /// Runs one payload on the target with the task's settings.
     pub async fn run(&self, payload: Payload) -> Result<Outcome, ActionError> {
         let (entry, fenced) = (self.entry.clone(), self.fenced);
-        let step = Step { entry, fenced, ..self.session.step(payload, self.check_mode) };
+        let step = Step { entry, fenced, ..self.session.step(payload, false) };
         let outcome = self.session.run_step(step).await?;
         lock_is_held(&outcome)?;
         Ok(outcome)
@@ -104,7 +113,7 @@ impl ActionContext {
 
     /// Runs one payload apart from the connection, which may not survive it.
     pub async fn run_apart(&self, payload: Payload) -> Result<Outcome, ActionError> {
-        let Some(job) = self.job.as_ref().filter(|_| !self.check_mode) else { return self.run(payload).await };
+        let Some(job) = self.job.as_ref().filter(|_| !self.check_mode()) else { return self.run(payload).await };
         match self.session.run_job(payload, job).await? {
             JobState::Finished(outcome) => Ok(*outcome),
             JobState::Lost(why) => Err(ActionError::Remote(RemoteError::Lost(why.into()))),
@@ -122,6 +131,9 @@ impl ActionContext {
         Ok(self.session.upload(local).await?)
     }
 }
+
+/// What only an action that may change something can have.
+pub struct Permit(());
 
 /// Why an operator-side action did not come to an outcome of its own.
 #[derive(Debug, thiserror::Error)]

@@ -26,15 +26,51 @@ look() {
     owner=${seen%%|*} group=${seen#*|}
 }
 
-# Sets $octal to what the symbolic arg_mode makes of the mode $1, or of a new file if $1 is empty.
-# $2 says whether it is a directory. A scratch file knows the rules of chmod and of the umask best.
+# Sets $octal to what the symbolic arg_mode makes of the mode $1, or of a new file if $1 is empty. $2 says whether it
+# is a directory. These are the rules of chmod, without a file to try them on: a plan makes none.
 octal_mode() {
-    tmp_dir
-    if [ "$2" ]; then mkdir "$TMP/mode"; else : > "$TMP/mode"; fi || fail "cannot write to $TMP"
-    if [ "$1" ]; then chmod "00$1" "$TMP/mode" || fail "cannot try the mode $1"; fi
-    chmod "$arg_mode" "$TMP/mode" || fail "chmod does not take the mode $arg_mode"
-    octal=$(stat -c %a "$TMP/mode") || fail "cannot read the mode of $TMP/mode"
-    rm -rf "$TMP/mode"
+    bits=$((0$1)) masked=$((07777))
+    # The umask counts for a new file, and where nobody is named.
+    case ${1:-new},$arg_mode in new,* | *,[=+-]*) masked=$((07777 & ~0$(umask))) ;; esac
+    if [ -z "$1" ]; then
+        if [ "$2" ]; then bits=$((0777 & masked)); else bits=$((0666 & masked)); fi
+    fi
+    clauses=$arg_mode,
+    while [ "$clauses" ]; do
+        clause=${clauses%%,*} clauses=${clauses#*,}
+        apply_clause "$2"
+    done
+    octal=$(printf %o "$bits")
+}
+
+# Changes $bits as $clause says. $1 as above.
+apply_clause() {
+    who=${clause%%[=+-]*} permissions=${clause#"${clause%%[=+-]*}"}
+    operator=${permissions%"${permissions#?}"} permissions=${permissions#?}
+    affected=0 value=0 kept=0
+    case $who in *u*) affected=$((affected | 04700)) ;; esac
+    case $who in *g*) affected=$((affected | 02070)) ;; esac
+    case $who in *o*) affected=$((affected | 01007)) ;; esac
+    case $who in *a*) affected=$((07777)) ;; esac
+    case $permissions in *r*) value=$((value | 0444)) ;; esac
+    case $permissions in *w*) value=$((value | 0222)) ;; esac
+    case $permissions in *x*) value=$((value | 0111)) ;; esac
+    case $permissions in *s*) value=$((value | 06000)) ;; esac
+    case $permissions in *t*) value=$((value | 01000)) ;; esac
+    # The set-id bits of a directory stay unless they are named.
+    if [ "$1" ]; then kept=$((06000 & ~value)); fi
+    case $permissions in
+    *X*) if [ "$1" ] || [ $((bits & 0111)) != 0 ]; then value=$((value | 0111)); fi ;;
+    esac
+    if [ "$who" ]; then value=$((value & affected & ~kept)); else value=$((value & masked & ~kept)); fi
+    case $operator in
+    =)
+        if [ "$who" ]; then kept=$((kept | ~affected)); fi
+        bits=$((bits & kept | value))
+        ;;
+    +) bits=$((bits | value)) ;;
+    -) bits=$((bits & ~value)) ;;
+    esac
 }
 
 # After `look`: sets $chown and $chmod to what must change on $1; empty where nothing must.

@@ -319,7 +319,7 @@ impl EngineAction for Keep {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let mut outcome = context.run(self.payload.clone()).await?;
         let wanted = outcome.data.shift_remove("wanted") == Some(Value::Bool(true));
-        if outcome.failed || context.check_mode || !wanted {
+        if outcome.failed || context.check_mode() || !wanted {
             return Ok(outcome);
         }
         // The hypervisor cannot build it; perhaps this machine can.

@@ -8,7 +8,10 @@ use super::{
     spec::{BuildContext, Module, ModuleError, ResultField},
     words,
 };
-use crate::{model::Effects, remote::Payload};
+use crate::{
+    model::{Effects, Resource},
+    remote::Payload,
+};
 
 /// Runs a program on the target, without a shell: no pipes, no redirections, no expansion of `$HOME` or `*`.
 /// Use `shell` where you need those.
@@ -73,6 +76,8 @@ impl Module for Command {
 
     fn effects(&self) -> Effects {
         Effects::opaque()
+            .reading(self.removes.as_deref().map(Resource::glob))
+            .on(self.creates.as_deref().map(Resource::glob))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -14,7 +14,7 @@ use super::{
     tree::Tree,
     words,
 };
-use crate::model::{Effects, FileMode, Value};
+use crate::model::{Effects, FileMode, Resource, Value};
 
 /// Puts a file of the operator, a text, or a whole folder on the target.
 ///
@@ -95,7 +95,9 @@ impl Module for Copy {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        let src = self.src.as_deref();
+        let from = src.filter(|_| self.remote_src).map(Resource::path);
+        Effects::converging().reading(from).on(landing(&self.dest, src))
     }
 
     fn action(mut self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -137,6 +139,15 @@ fn copy_local(place: Place, src: &str, files: Files, context: &BuildContext<'_>)
         return Ok(Action::Engine(Box::new(Tree::new(place, path, src.ends_with('/'), files)?)));
     }
     Ok(Place { name: name_of(src)?, ..place }.local(files.read(&path)?))
+}
+
+/// Where a file, or a folder, of the operator may land: at `dest`, or in it under its own name.
+pub(super) fn landing(dest: &str, src: Option<&str>) -> Vec<Resource> {
+    let inside = |src: &str| match src.ends_with('/') {
+        true => Resource::tree(dest),
+        false => Resource::tree(format!("{}/{}", dest.trim_end_matches('/'), src.rsplit('/').next().unwrap_or(src))),
+    };
+    [Resource::path(dest)].into_iter().chain(src.map(inside)).collect()
 }
 
 pub(super) fn checked_dest(dest: String) -> Result<String, ModuleError> {

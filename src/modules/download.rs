@@ -14,8 +14,8 @@ use serde::Deserialize;
 use tokio::{fs::File, io::AsyncWriteExt, sync::OnceCell};
 
 use super::{
-    action::{Action, ActionContext, ActionError, EngineAction},
-    copy::checked_dest,
+    action::{Action, ActionContext, ActionError, EngineAction, Permit},
+    copy::{checked_dest, landing},
     http::{self, Client, Direct, HttpError, Trust},
     local::Fingerprint,
     place::{self, Place},
@@ -107,7 +107,7 @@ impl Module for Download {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().on(landing(&self.dest, Some(&name_in(&self.url))))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -183,12 +183,16 @@ pub(super) fn curl_config(url: &str, seconds: u64, headers: &IndexMap<String, St
 }
 
 /// Downloads to a file of the operator.
-pub(super) async fn bring_here(url: &str, headers: &IndexMap<String, String>) -> Result<Scratch, HttpError> {
+pub(super) async fn bring_here(
+    url: &str,
+    headers: &IndexMap<String, String>,
+    permit: &Permit,
+) -> Result<Scratch, HttpError> {
     let failed = |error: std::io::Error| HttpError::Body(format!("cannot keep the download: {error}"));
     let client = Client::new(Trust::System)?;
     let client = headers.iter().try_fold(client, |client, (name, value)| client.header(name, value))?;
     let mut body = client.download(url, &Direct).await?.into_body();
-    let (scratch, file) = Scratch::create(&std::env::temp_dir()).map_err(failed)?;
+    let (scratch, file) = Scratch::create(&std::env::temp_dir(), permit).map_err(failed)?;
     let mut file = File::from_std(file);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| HttpError::Body(format!("the download broke off: {error}")))?;
@@ -219,11 +223,12 @@ impl EngineAction for Bring {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let asked = context.run(self.payload.clone()).await?;
         let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
-        if asked.failed || context.check_mode || !wanted {
+        if asked.failed || context.check_mode() || !wanted {
             return Ok(asked);
         }
         let cell = shared(&self.sha256);
-        let (scratch, fingerprint) = cell.get_or_try_init(|| self.download()).await?;
+        let permit = context.permit()?;
+        let (scratch, fingerprint) = cell.get_or_try_init(|| self.download(&permit)).await?;
         let staged = context.upload(scratch.path()).await?;
         context.run(self.place.staged(&staged, fingerprint)).await
     }
@@ -231,10 +236,10 @@ impl EngineAction for Bring {
 
 impl Bring {
     /// Downloads to a file of the operator, and verifies it.
-    async fn download(&self) -> Result<Downloaded, ActionError> {
+    async fn download(&self, permit: &Permit) -> Result<Downloaded, ActionError> {
         let limit = self.module.timeout.0;
         let failed = |error: HttpError| ActionError::Failed(error.to_string());
-        let scratch = tokio::time::timeout(limit, bring_here(&self.module.url, &self.module.headers))
+        let scratch = tokio::time::timeout(limit, bring_here(&self.module.url, &self.module.headers, permit))
             .await
             .map_err(|_| failed(HttpError::TimedOut(limit)))?
             .map_err(failed)?;

@@ -127,7 +127,7 @@ impl Access<'_> {
     }
 
     async fn client(&self, context: &ActionContext, authority: &Authority, user: &str) -> Result<Client, ActionError> {
-        let renewal = if context.check_mode { Renewal::ForNow } else { Renewal::IfNeeded };
+        let renewal = if context.check_mode() { Renewal::ForNow } else { Renewal::IfNeeded };
         let client = authority.client(user, self.tls, &self.store(context), renewal).await.map_err(failed)?;
         context.masker.add(&client.key);
         Ok(client)
@@ -143,7 +143,7 @@ impl Access<'_> {
             (None, None) => Zeroizing::new(rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect()),
         };
         context.masker.add(&password);
-        if kept.as_ref() != Some(&password) && !context.check_mode {
+        if kept.as_ref() != Some(&password) && !context.check_mode() {
             store.keep_password("root", &password).map_err(failed)?;
         }
         Ok(password)

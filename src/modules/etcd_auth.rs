@@ -80,7 +80,7 @@ impl EngineAction for Converge {
         }
         let access = Access { cluster, tls, auth };
         let known = super::pki_ca::authority(context, cluster, tls).await?;
-        if context.check_mode && known.is_none() {
+        if context.check_mode() && known.is_none() {
             return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
         }
         let (root, stranger) = (access.root(context).await?, access.stranger(context).await?);
@@ -107,13 +107,13 @@ impl EngineAction for Converge {
             break;
         }
         let (root, plan) = match answer {
-            Err(ActionError::Failed(msg)) if context.check_mode => {
+            Err(ActionError::Failed(msg)) if context.check_mode() => {
                 return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
             }
             answer => answer?,
         };
         let changes: Vec<String> = plan.changes.iter().map(ToString::to_string).collect();
-        if !changes.is_empty() && !context.check_mode {
+        if !changes.is_empty() && !context.check_mode() {
             // The lock is on the hosts; etcd itself does not know of it.
             context.run(Payload::new("")).await?;
             apply(root, &plan).await.map_err(failed)?;

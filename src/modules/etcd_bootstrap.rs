@@ -123,7 +123,7 @@ impl EngineAction for Decide {
         let found: Vec<(String, Found)> = names.iter().cloned().zip(found).collect();
         let decision = decide(cluster, record.as_ref(), &found);
         if let (Decision::Begin | Decision::GoOn(_), Some((member, file)), false) =
-            (&decision, missing, context.check_mode)
+            (&decision, missing, context.check_mode())
         {
             let why = format!(
                 "{member} is not ready to start: it has no {file}; a new cluster begins with all of its members, or not at all"
@@ -138,7 +138,7 @@ impl EngineAction for Decide {
                 let token = self.module.etcd.token.clone();
                 let token = token.unwrap_or_else(|| format!("{cluster}-{:016x}", rand::random::<u64>()));
                 let record = ClusterRecord { phase: Phase::Forming, token, members: names.clone(), cluster_id: None };
-                if !context.check_mode {
+                if !context.check_mode() {
                     record.keep(&context.state, cluster).map_err(failed)?;
                 }
                 (names, Some(record))

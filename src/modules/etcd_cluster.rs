@@ -92,7 +92,7 @@ const CHECK_PAUSE: Duration = Duration::from_secs(3);
 impl EngineAction for Wait {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let EtcdCluster { cluster, tls, auth, .. } = &self.module;
-        if context.check_mode {
+        if context.check_mode() {
             return Ok(Outcome { unknown: true, msg: "would wait until every member answers".into(), ..Outcome::ok() });
         }
         let credential = Access { cluster, tls, auth }.root(context).await?;

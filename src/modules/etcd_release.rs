@@ -129,7 +129,7 @@ impl Install {
             return Ok(asked);
         }
         self.check(file).await?;
-        if context.check_mode {
+        if context.check_mode() {
             return Ok(asked);
         }
         let staged = context.upload(file).await?;

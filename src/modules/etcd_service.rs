@@ -102,11 +102,11 @@ impl EngineAction for Converge {
         let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
         match (text("state"), text("newer")) {
             _ if looked.failed => Ok(looked),
-            (Some("missing"), _) if context.check_mode => {
+            (Some("missing"), _) if context.check_mode() => {
                 Ok(Outcome { msg: "would be started".into(), ..Outcome::changed() })
             }
             (Some("active"), None) => Ok(Outcome::ok().with("restarted", false)),
-            (Some("active"), Some(newer)) if context.check_mode => {
+            (Some("active"), Some(newer)) if context.check_mode() => {
                 Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
             }
             (Some("active"), Some(newer)) => self.restart(context, newer).await,

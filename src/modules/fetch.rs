@@ -18,7 +18,7 @@ use super::{
     spec::{BuildContext, Module, ModuleError, ResultField},
 };
 use crate::{
-    model::{Effects, Outcome, Value},
+    model::{Effects, Outcome, Resource, Value},
     remote::Payload,
 };
 
@@ -55,7 +55,7 @@ impl Module for Fetch {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects { here: true, ..Effects::converging() }.reading([Resource::path(&self.src)])
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -98,12 +98,12 @@ impl EngineAction for Bring {
         }
         let field = |name: &str| probe.data.get(name).and_then(Value::as_str).unwrap_or_default();
         if probe.data.get("exists") != Some(&Value::Bool(true)) {
-            return Ok(self.missing(context.check_mode));
+            return Ok(self.missing(context.check_mode()));
         }
         let sha256 = field("sha256").to_owned();
         let same = self.dest.is_file() && place::fingerprint(&self.dest).await?.sha256 == sha256;
         let outcome = Outcome { changed: !same, ..Outcome::ok() }.with("dest", self.dest.display().to_string());
-        if !same && !context.check_mode {
+        if !same && !context.check_mode() {
             return self.bring(context, field("path"), outcome).await;
         }
         Ok(outcome.with("sha256", sha256))
@@ -128,8 +128,9 @@ impl Bring {
     async fn bring(&self, context: &ActionContext, path: &str, outcome: Outcome) -> Result<Outcome, ActionError> {
         let failed = |error: io::Error| ActionError::Failed(format!("cannot write `{}`: {error}", self.dest.display()));
         let folder = self.dest.parent().unwrap_or(Path::new("."));
+        let permit = context.permit()?;
         fs::create_dir_all(folder).await.map_err(failed)?;
-        let (scratch, file) = Scratch::create(folder).map_err(failed)?;
+        let (scratch, file) = Scratch::create(folder, &permit).map_err(failed)?;
         let mut file = fs::File::from_std(file);
         let downloaded = context.session.download(path, &mut file).await?;
         if downloaded.failed {

@@ -10,7 +10,7 @@ use super::{
     spec::{BuildContext, Module, ModuleError, ResultField},
 };
 use crate::{
-    model::{Effects, FileMode},
+    model::{Effects, FileMode, Resource},
     remote::Payload,
 };
 
@@ -111,7 +111,20 @@ impl Module for File {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        let effects = Effects::converging();
+        let tree = || [Resource::tree(&self.path)];
+        match self.state {
+            Some(State::Directory) | None if self.recurse => effects.on(tree()),
+            Some(State::Directory) => {
+                effects.reading([Resource::path(&self.path)]).writing(Resource::folders(&self.path))
+            }
+            Some(State::Absent) => effects.on(tree()),
+            // What is below a link is something else from then on.
+            Some(State::Link | State::Hard) => effects.reading([Resource::path(&self.path)]).writing(tree()),
+            // Whatever is there, it is touched.
+            Some(State::Touch) => effects.writing([Resource::path(&self.path)]),
+            _ => effects.on([Resource::path(&self.path)]),
+        }
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

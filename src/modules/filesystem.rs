@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
-use crate::{model::Effects, remote::Payload};
+use crate::{
+    model::{Effects, Resource},
+    remote::Payload,
+};
 
 /// Makes a file system on a device that holds nothing.
 ///
@@ -81,7 +84,7 @@ impl Module for Filesystem {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().on([Resource::path(&self.dev)])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

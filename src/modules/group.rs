@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
-use crate::{model::Effects, remote::Payload};
+use crate::{
+    model::{Effects, Resource},
+    remote::Payload,
+};
 
 /// Creates, changes or removes a group, with groupadd, groupmod and groupdel.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,7 +47,7 @@ impl Module for Group {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().reading([Resource::AllPackages]).on([Resource::Group(self.name.clone())])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

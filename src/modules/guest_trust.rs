@@ -95,7 +95,7 @@ impl EngineAction for GuestTrust {
         if let Some(known) = pins.find(&self.pin, &self.uuid).map_err(failed)? {
             return Ok(Outcome::ok().with("fingerprints", known));
         }
-        if context.check_mode {
+        if context.check_mode() {
             return Ok(Outcome { msg: "would learn the guest's key".into(), ..Outcome::changed() });
         }
         let start = Instant::now();

@@ -92,7 +92,7 @@ impl EngineAction for Bring {
         };
         let asked = context.run(self.step("ask", &sha256)).await?;
         let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
-        if asked.failed || context.check_mode || !wanted {
+        if asked.failed || context.check_mode() || !wanted {
             return Ok(without_notes(asked));
         }
         let outcome = match &self.from {

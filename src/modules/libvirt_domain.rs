@@ -406,7 +406,7 @@ impl Keep {
         let Some(before) = &found.defined else { return Ok(outcome) };
         let label = format!("domain {}", self.module.name);
         let diff = vec![Diff { label, before: before.clone(), after: String::new() }];
-        if !context.check_mode {
+        if !context.check_mode() {
             let removed = context.run(self.apply().flag("remove", true)).await?;
             if removed.failed {
                 return Ok(removed);
@@ -429,7 +429,7 @@ impl Keep {
             _ => "",
         };
         let will_change = changes.is_change() || !power.is_empty() || !autostart.is_empty();
-        if will_change && !context.check_mode {
+        if will_change && !context.check_mode() {
             let definition = changes.define.then(|| self.written(&wanted, &changes)).transpose()?;
             let payload = self
                 .apply()

@@ -289,7 +289,7 @@ impl Keep {
         let failed = |error: quick_xml::SeError| ActionError::Failed(error.to_string());
         let steps: Vec<&str> = steps.into_iter().collect();
         let xml = to_xml(&self.wanted).map_err(failed)?;
-        if !steps.is_empty() && !context.check_mode {
+        if !steps.is_empty() && !context.check_mode() {
             let payload = Payload::new(APPLY).value("name", &self.module.name).value("xml", &xml);
             let applied = context.run(steps.iter().fold(payload, Payload::arg)).await?;
             if applied.failed {

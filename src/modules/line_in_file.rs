@@ -15,7 +15,7 @@ use super::{
     spec::{BuildContext, Module, ModuleError, ResultField},
 };
 use crate::{
-    model::{Effects, FileMode, Outcome, Value},
+    model::{Effects, FileMode, Outcome, Resource, Value},
     remote::Payload,
 };
 
@@ -115,7 +115,7 @@ impl Module for LineInFile {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().on([Resource::path(&self.path)])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -205,7 +205,7 @@ impl EditFile {
             Some(content) => content,
             None if self.edit.removes() => return Ok(Some(note(read, "the file does not exist"))),
             None if self.create => Vec::new(),
-            None => return Ok(Some(self.missing(context.check_mode))),
+            None => return Ok(Some(self.missing(context.check_mode()))),
         };
         let exists = read.data.shift_remove("exists") == Some(Value::Bool(true));
         let after = match self.edit.apply(&before) {

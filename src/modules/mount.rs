@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{
-    model::{Disruption, Effects},
+    model::{Disruption, Effects, Resource},
     remote::Payload,
 };
 
@@ -100,7 +100,9 @@ impl Module for Mount {
 
     fn effects(&self) -> Effects {
         let disrupts = if self.state == State::Present { Disruption::No } else { Disruption::Maybe };
-        Effects::converging().disrupting(disrupts)
+        let entry = Resource::Entry { file: self.fstab.clone(), key: self.path.clone() };
+        let (path, below) = (Resource::path(&self.path), Resource::tree(&self.path));
+        Effects::converging().disrupting(disrupts).reading([path]).writing([below]).on([entry])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{
-    model::{Disruption, Effects, Seconds},
+    model::{Disruption, Effects, Resource, Seconds},
     remote::Payload,
 };
 
@@ -96,7 +96,9 @@ impl Module for Package {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging().disrupting(Disruption::Maybe)
+        let names = self.name.iter().flatten().map(|name| name.split('=').next().unwrap_or(name).to_owned());
+        let lists = ["/etc/apt", "/etc/yum.repos.d", "/etc/dnf"].map(Resource::tree);
+        Effects::converging().disrupting(Disruption::Maybe).reading(lists).on(names.map(Resource::Package))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -64,12 +64,12 @@ impl EngineAction for PkiCa {
         let there = authority(context, &self.cluster, &self.tls).await?;
         let (authority, is_new) = match there {
             Some(authority) => (authority, false),
-            None if context.check_mode => {
+            None if context.check_mode() => {
                 return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
             }
             None => (make(context, &self.cluster, &self.tls).await?, true),
         };
-        if !context.check_mode {
+        if !context.check_mode() {
             store.keep_certificate(&authority.pem).map_err(failed)?;
         }
         Ok(Outcome { changed: is_new, ..Outcome::ok() }

@@ -106,7 +106,7 @@ impl EngineAction for PkiCertificate {
         }
         let found = Found::of(&looked);
         let Some(authority) = authority(context, &self.cluster, &self.tls).await? else {
-            return match context.check_mode {
+            return match context.check_mode() {
                 true => Ok(Outcome {
                     msg: "would be signed by the authority that is still to be made".into(),
                     ..Outcome::changed()
@@ -184,7 +184,7 @@ impl PkiCertificate {
             outcome.msg = format!("{} certificate: {why}", if found.certificate.is_some() { "new" } else { "first" });
             outcome.diff.push(self.diff(found.certificate.as_ref()));
         }
-        if context.check_mode {
+        if context.check_mode() {
             return Ok(outcome);
         }
         if new_authority {
@@ -217,7 +217,7 @@ impl PkiCertificate {
         let new_authority =
             found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.pem.as_bytes()).sha256);
         let new_certificate = found.certificate.as_ref() != Some(&brought.certificate);
-        if !context.check_mode {
+        if !context.check_mode() {
             if new_authority {
                 self.put(context, &self.authority, authority.pem.as_bytes(), "644", false).await?;
             }

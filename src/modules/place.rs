@@ -145,7 +145,7 @@ impl EngineAction for Upload {
         let fingerprint = self.source.fingerprint().await?;
         let mut asked = context.run(self.place.ask(&fingerprint)).await?;
         let wanted = asked.data.shift_remove("wanted") == Some(Value::Bool(true));
-        if asked.failed || context.check_mode || !wanted {
+        if asked.failed || context.check_mode() || !wanted {
             return Ok(asked);
         }
         let staged = self.source.upload(context).await?;

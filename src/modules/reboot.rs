@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField};
 use crate::{
-    model::{Disruption, Effects, Outcome, Seconds},
+    model::{Disruption, Effects, Outcome, Resource, Seconds},
     remote::{Payload, RemoteError},
 };
 
@@ -73,7 +73,7 @@ impl Module for Reboot {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::converging().disrupting(Disruption::Yes)
+        Effects::converging().disrupting(Disruption::Yes).writing([Resource::AllUnits])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -87,7 +87,7 @@ impl Module for Reboot {
 #[async_trait]
 impl EngineAction for Reboot {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode {
+        if context.check_mode() {
             return Ok(Outcome { msg: "would reboot".into(), ..Outcome::changed() });
         }
         let before = self.boot_id(context).await?;

@@ -7,13 +7,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::action::Permit;
+
 pub(super) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// A new file in the folder that only the operator can read.
-    pub fn create(folder: &Path) -> io::Result<(Self, File)> {
+    /// A new file in the folder that only the operator can read. Nothing else of the operator's is ever written by
+    /// a module, so check mode, which has no permit, writes nothing.
+    pub fn create(folder: &Path, _: &Permit) -> io::Result<(Self, File)> {
         let path = folder.join(format!(".etcdrun-{:016x}", rand::random::<u64>()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         Ok((Self { path }, file))

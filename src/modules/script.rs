@@ -12,7 +12,7 @@ use super::{
     words,
 };
 use crate::{
-    model::{Effects, Outcome},
+    model::{Effects, Outcome, Resource},
     remote::Payload,
 };
 
@@ -57,6 +57,8 @@ impl Module for Script {
 
     fn effects(&self) -> Effects {
         Effects::opaque()
+            .reading(self.removes.as_deref().map(Resource::glob))
+            .on(self.creates.as_deref().map(Resource::glob))
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -110,7 +112,7 @@ struct Large {
 #[async_trait]
 impl EngineAction for Large {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let staged = match context.check_mode {
+        let staged = match context.check_mode() {
             true => String::new(),
             false => self.source.upload(context).await?,
         };

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{
-    model::{Disruption, Effects},
+    model::{Disruption, Effects, Resource},
     remote::Payload,
 };
 
@@ -84,7 +84,15 @@ impl Module for Service {
             Some(_) => Disruption::Maybe,
             None => Disruption::No,
         };
-        Effects::converging().disrupting(disrupts)
+        let name = unit_name(&self.name).unwrap_or_default();
+        let files = UNIT_FOLDERS.iter().flat_map(|folder| {
+            [Resource::path(format!("{folder}/{name}")), Resource::tree(format!("{folder}/{name}.d"))]
+        });
+        // A restart is a change whatever the unit was before.
+        let looks = !matches!(self.state, Some(State::Restarted | State::Reloaded)) || self.enabled.is_some();
+        let reads: Vec<_> =
+            files.chain([Resource::Unit(name.clone()), Resource::AllPackages]).filter(|_| looks).collect();
+        Effects::converging().disrupting(disrupts).reading(reads).writing([Resource::Unit(name)])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -100,6 +108,10 @@ impl Module for Service {
 
 const SUFFIXES: &[&str] =
     &["service", "socket", "target", "timer", "mount", "automount", "swap", "path", "slice", "scope", "device"];
+
+/// Where systemd looks for units.
+const UNIT_FOLDERS: [&str; 4] =
+    ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 
 /// The full name of a unit: `etcd` is `etcd.service`.
 pub(super) fn unit_name(name: &str) -> Result<String, ModuleError> {

@@ -8,7 +8,10 @@ use super::{
     command::{self, yes},
     spec::{BuildContext, Module, ModuleError, ResultField},
 };
-use crate::{model::Effects, remote::Payload};
+use crate::{
+    model::{Effects, Resource},
+    remote::Payload,
+};
 
 /// Runs a command line in a shell on the target, with pipes, redirections and variables.
 ///
@@ -62,6 +65,8 @@ impl Module for Shell {
 
     fn effects(&self) -> Effects {
         Effects::opaque()
+            .reading(self.removes.as_deref().map(Resource::glob))
+            .on(self.creates.as_deref().map(Resource::glob))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
-use crate::{model::Effects, remote::Payload};
+use crate::{
+    model::{Effects, Resource},
+    remote::Payload,
+};
 
 /// Writes a kernel setting to a file under /etc/sysctl.d, and applies it when that changed the file.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -71,7 +74,7 @@ impl Module for Sysctl {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().on([Resource::Entry { file: self.sysctl_file.clone(), key: self.name.clone() }])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField, service::unit_name};
 use crate::{
-    model::{Disruption, Effects},
+    model::{Disruption, Effects, Resource},
     remote::Payload,
 };
 
@@ -84,7 +84,14 @@ impl Module for SystemdUnit {
             (State::Absent, _) | (_, Some(_)) => Disruption::Maybe,
             _ => Disruption::No,
         };
-        Effects::converging().disrupting(disrupts)
+        let file = match &self.dropin {
+            Some(dropin) => format!("{}/{}.d/{dropin}", self.directory, self.name),
+            None => format!("{}/{}", self.directory, self.name),
+        };
+        let unit = Resource::Unit(self.name.clone());
+        let looks = self.enabled.is_some() || self.started.is_some() || self.state == State::Absent;
+        let reads = looks.then(|| unit.clone());
+        Effects::converging().disrupting(disrupts).reading(reads).writing([unit]).on([Resource::path(file)])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{
     action::Action,
     command::yes,
-    copy::{checked_dest, name_of, split_validate, validate_command},
+    copy::{checked_dest, landing, name_of, split_validate, validate_command},
     local,
     place::{self, Place},
     spec::{BuildContext, Module, ModuleError, ResultField},
@@ -72,7 +72,7 @@ impl Module for Template {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().on(landing(&self.dest, Some(&self.src)))
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {

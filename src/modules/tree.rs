@@ -151,7 +151,7 @@ impl Batch {
         if payloads.is_empty() {
             return Ok(());
         }
-        let step = |payload| Step { timeout: context.timeout, ..context.session.step(payload, context.check_mode) };
+        let step = |payload| Step { timeout: context.timeout, ..context.session.step(payload, false) };
         let segment = Segment { steps: payloads.into_iter().map(step).collect() };
         for outcome in context.session.run(segment, &Unheard).await? {
             merge(whole, outcome);

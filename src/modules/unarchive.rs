@@ -14,7 +14,7 @@ use super::{
     spec::{BuildContext, Module, ModuleError, ResultField},
 };
 use crate::{
-    model::{Effects, Outcome, Value},
+    model::{Effects, Outcome, Resource, Value},
     remote::Payload,
 };
 
@@ -77,7 +77,9 @@ impl Module for Unarchive {
     const RESULT: &'static [ResultField] = &[ResultField { name: "dest", doc: "The directory on the target." }];
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        let archive = self.remote_src.then(|| Resource::path(&self.src));
+        let creates = self.creates.as_deref().map(Resource::path);
+        Effects::converging().reading(archive.into_iter().chain(creates)).on([Resource::tree(&self.dest)])
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -140,7 +142,7 @@ impl EngineAction for Unpack {
         let payload = self.payload.clone().value("sha256", &fingerprint.sha256);
         let asked = context.run(payload.clone().value("archive", "")).await?;
         let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
-        if asked.failed || context.check_mode || !wanted {
+        if asked.failed || context.check_mode() || !wanted {
             return Ok(asked);
         }
         let staged = context.upload(&self.path).await?;

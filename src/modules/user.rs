@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField, group::account_name};
-use crate::{model::Effects, remote::Payload};
+use crate::{
+    model::{Effects, Resource},
+    remote::Payload,
+};
 
 /// Creates, changes or removes an account, with useradd, usermod and userdel.
 ///
@@ -107,7 +110,10 @@ impl Module for User {
     }
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        let home =
+            self.home.as_deref().filter(|_| self.create_home || self.move_home || self.remove).map(Resource::tree);
+        // A package may bring accounts.
+        Effects::converging().reading([Resource::AllPackages]).writing(home).on([Resource::User(self.name.clone())])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

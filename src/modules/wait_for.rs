@@ -18,7 +18,7 @@ use super::{
     http::{self, Client, Dial, Direct, HttpError, Stream, Trust},
 };
 use crate::{
-    model::{Effects, Outcome, Seconds},
+    model::{Effects, Outcome, Resource, Seconds},
     remote::{Payload, RemoteError, Session, Trouble},
     ssh::{SshError, TcpTunnel},
 };
@@ -145,7 +145,7 @@ impl Module for WaitFor {
     }
 
     fn effects(&self) -> Effects {
-        Effects::read_only()
+        Effects::read_only().reading(self.path.as_deref().map(Resource::path))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -237,7 +237,7 @@ enum Look {
 #[async_trait]
 impl EngineAction for Wait {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode {
+        if context.check_mode() {
             return self.foresee(&context.session).await;
         }
         let start = Instant::now();

@@ -66,6 +66,9 @@ pub enum RemoteError {
     /// A secret would have shown on the target; nothing was sent.
     #[error("{0}")]
     Exposed(Trouble),
+    /// Nothing was sent, since it could have changed something.
+    #[error("check mode was about to change something, which is a mistake in etcdrun; nothing was changed")]
+    CheckMode,
     /// A file did not get across.
     #[error("{0}")]
     Transfer(Trouble),
@@ -89,7 +92,7 @@ impl RemoteError {
             | Self::Transfer(trouble)
             | Self::LockLost(trouble)
             | Self::Job(trouble) => trouble.hint.as_deref(),
-            Self::TimedOut(_) => None,
+            Self::TimedOut(_) | Self::CheckMode => None,
         }
     }
 

@@ -59,6 +59,7 @@ impl Session {
     /// Starts a payload that outlives the connection. `id` must be new to the target: if the answer is
     /// lost, [`Session::poll`] tells whether it started.
     pub async fn detach(&self, payload: Payload, id: &str, limit: Option<Duration>) -> Result<(), RemoteError> {
+        self.may_change()?;
         let start = self.job(START, payload, id, limit)?;
         let outcome = self.run_step(Step { fenced: self.fenced, ..self.step(start, false) }).await?;
         lock_is_held(&outcome)?;

@@ -95,7 +95,7 @@ impl Session {
         for LockName { name, shared } in names {
             payload = payload.arg(name).arg(if *shared { "shared" } else { "exclusive" });
         }
-        let outcome = self.run_one(payload, false).await?;
+        let outcome = self.run_one(payload, look).await?;
         match outcome.failed {
             true => Err(failed(&outcome)),
             false => Ok(answer(&outcome, &owner.run)),

@@ -96,6 +96,11 @@ impl Session {
         stop: Option<&'a CancellationToken>,
     ) -> Result<Vec<Outcome>, RemoteError> {
         segment.steps.iter().try_for_each(|step| self.refuse_exposed(step))?;
+        // A step that looks takes no data and leaves no ledger; one that is more than a look needs to be allowed.
+        let only_looks = |step: &Step| step.check_mode && step.entry.is_none();
+        if data.is_some() || !segment.steps.iter().all(only_looks) {
+            self.may_change()?;
+        }
         let user = self.surroundings.become_user.as_ref();
         if let Some(entry) = segment.steps.iter().find_map(|step| step.entry.as_ref()) {
             self.note_ledger(&entry.run);

@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 use super::{Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, quote};
 
 const PRELUDE: &str = include_str!("prelude.sh");
+const CHECK: &str = include_str!("check.sh");
 
 /// Stands on the command line of every exec, so that nothing else has to.
 ///
@@ -141,11 +142,15 @@ fn body(segment: &Segment, head: &str, fences: &[Fence]) -> Result<Zeroizing<Vec
     segment.steps.iter().try_for_each(check)?;
     // Room for all of it at once: a vector that grows leaves copies of secrets behind.
     let size: usize = segment.steps.iter().map(size_at_most).sum();
-    let mut script = Zeroizing::new(Vec::with_capacity(head.len() + PRELUDE.len() + LEDGER.len() + size + 4));
+    let parts = head.len() + PRELUDE.len() + CHECK.len() + LEDGER.len();
+    let mut script = Zeroizing::new(Vec::with_capacity(parts + size + 4));
     // The braces make it all or nothing: a script that a lost connection cuts short does not parse.
     script.extend_from_slice(b"{\n");
     script.extend_from_slice(head.as_bytes());
     script.extend_from_slice(PRELUDE.as_bytes());
+    if segment.steps.iter().any(|step| step.check_mode) {
+        script.extend_from_slice(CHECK.as_bytes());
+    }
     if segment.steps.iter().any(|step| step.entry.is_some()) {
         script.extend_from_slice(LEDGER.as_bytes());
     }
@@ -226,7 +231,8 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
         add_value(script, &format!("arg_{name}="), value);
         script.push(b'\n');
     }
-    script.extend_from_slice(format!("set -u\n_body{body}").as_bytes());
+    let shut = if step.check_mode { "_shut\n" } else { "" };
+    script.extend_from_slice(format!("set -u\n{shut}_body{body}").as_bytes());
     step.payload.args.iter().for_each(|value| add_value(script, " ", value));
     // What a step leaves running is no runner.
     let unwatched = if is_fenced { " 9<&-" } else { "" };

@@ -12,6 +12,8 @@ pub struct Surroundings {
     pub become_user: Option<Arc<str>>,
     pub environment: Arc<Vec<(String, String)>>,
     pub diff: bool,
+    /// Nothing may be changed: neither on the target nor for this task elsewhere.
+    pub check_mode: bool,
     pub timeout: Option<Duration>,
 }
 
@@ -32,11 +34,11 @@ pub trait StepSink: Send + Sync {
 }
 
 impl Session {
-    /// The payload as a step in this session's surroundings.
+    /// The payload as a step in this session's surroundings. In a session that may change nothing, no step may.
     pub fn step(&self, payload: Payload, check_mode: bool) -> Step {
         Step {
             environment: self.surroundings.environment.clone(),
-            check_mode,
+            check_mode: check_mode || self.surroundings.check_mode,
             diff: self.surroundings.diff && !payload.no_diff,
             payload,
             timeout: self.surroundings.timeout,
@@ -46,9 +48,19 @@ impl Session {
         }
     }
 
+    /// The guard of everything that changes something and is no payload; payloads have `mutate`.
+    pub fn may_change(&self) -> Result<(), RemoteError> {
+        match self.surroundings.check_mode {
+            true => Err(RemoteError::CheckMode),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the same exec will do for both.
     pub fn is_like(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.link, &other.link) && self.surroundings.become_user == other.surroundings.become_user
+        let (ours, theirs) = (&self.surroundings, &other.surroundings);
+        let same = ours.become_user == theirs.become_user && ours.check_mode == theirs.check_mode;
+        same && Arc::ptr_eq(&self.link, &other.link)
     }
 
     /// Refuses what would put a secret where other users of the target can read it.

@@ -57,9 +57,9 @@ async fn a_unit_that_systemd_rejects_is_not_written() {
     assert!(outcome.failed && outcome.msg.starts_with("systemd does not accept the unit"), "{outcome:?}");
     assert!(outcome.stderr.contains("ExecStart"), "{outcome:?}");
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
-    // A plan says so and goes on: an earlier task may make it right.
+    // A plan has no file to show to systemd, and an earlier task may make it right.
     let plan = target.check("systemd_unit", args).await;
-    assert!(plan.changed && !plan.failed && plan.msg.contains("does not accept"), "{plan:?}");
+    assert!(plan.changed && !plan.failed, "{plan:?}");
 }
 
 #[tokio::test]

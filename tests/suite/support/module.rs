@@ -47,7 +47,9 @@ impl Operator<'_> {
 
     async fn act(&self, module: &str, args: &str, check_mode: bool) -> Outcome {
         let action = self.build(module, args, check_mode).unwrap_or_else(|problems| panic!("{module}: {problems:?}"));
-        let context = ActionContext::alone(self.session.clone(), check_mode);
+        let surroundings = Surroundings { check_mode, ..self.session.surroundings.clone() };
+        let session = Arc::new(self.session.link.session(surroundings));
+        let context = ActionContext::alone(session);
         let result = match action {
             Action::Remote(payload) => context.run(payload).await,
             Action::Engine(action) => action.run(&context).await,
