@@ -74,7 +74,7 @@ pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let (mut input, inventory, graph) = loaded?;
     input.check(invocation)?;
     let compiled = Compiled { input, inputs, inventory, graphs: graph.into_iter().collect() };
-    run::execute(compiled, &args.connection, &args.run, Style::Adhoc, invocation)
+    Ok(run::execute(compiled, &args.connection, &args.run, Style::Adhoc, invocation)?.exit(false))
 }
 
 fn load(args: &ExecArgs, invocation: &Invocation) -> Result<(Input, Inventory, Option<Graph>), CliError> {

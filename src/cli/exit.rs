@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::model::RunResult;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
 pub enum Exit {
     /// Everything that was asked for was done.
     Success = 0,
@@ -22,6 +23,8 @@ pub enum Exit {
     LockHeld = 6,
     /// Ctrl-C or SIGTERM.
     Interrupted = 130,
+    /// With `--detailed-exitcode`: a plan would or might change something. Terraform's number.
+    WouldChange = 0x102,
 }
 
 impl Exit {
@@ -38,7 +41,8 @@ impl Exit {
     ];
 
     pub fn code(self) -> u8 {
-        self as u8
+        // What `--detailed-exitcode` says has a number that means something else without it.
+        (self as u16).to_le_bytes()[0]
     }
 
     /// The table as the help shows it.

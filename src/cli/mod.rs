@@ -17,6 +17,7 @@ mod inventory;
 mod invocation;
 mod lint;
 mod listing;
+mod plan;
 mod playbook;
 mod record;
 mod resume;
@@ -57,6 +58,8 @@ struct Cli {
 enum Command {
     /// Run playbooks
     Playbook(playbook::PlaybookArgs),
+    /// Say what playbooks would change, and change nothing
+    Plan(plan::PlanArgs),
     /// Print the task graph of a playbook; connects to nothing
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
@@ -116,6 +119,7 @@ fn usage(error: &clap::Error) -> Exit {
 fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
     match command {
         Command::Playbook(args) => playbook::run(args, invocation),
+        Command::Plan(args) => plan::run(args, invocation),
         Command::Graph(args) => graph::run(args, invocation),
         Command::Exec(args) => exec::run(args, invocation),
         Command::Resume(args) => resume::run(args, invocation),

@@ -28,6 +28,10 @@ pub struct PlaybookArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
+    /// With --check: exit with 2 if something would or might change, with 1 if a task fails
+    #[arg(long, requires = "check", help_heading = "Run")]
+    detailed_exitcode: bool,
+
     /// List the hosts of each play, and run nothing
     #[arg(long, help_heading = "Instead of running")]
     list_hosts: bool,
@@ -61,5 +65,6 @@ pub fn run(args: &PlaybookArgs, invocation: &Invocation) -> Result<Exit, CliErro
         }
         return Ok(Exit::Success);
     }
-    run::execute(compiled, &args.connection, &args.run, Style::Playbook, invocation)
+    let ended = run::execute(compiled, &args.connection, &args.run, Style::Playbook, invocation)?;
+    Ok(ended.exit(args.detailed_exitcode))
 }

@@ -22,10 +22,11 @@ use crate::{
     execute::{self, Interrupt, Locking, Run, RunOptions},
     graph::{self, Graph},
     inventory::Inventory,
-    model::{Emitter, Masker, RunResult},
+    model::{Emitter, Forecast, Masker, Prediction, Predictions, RunResult},
     playbook::LoadOptions,
     report::{
-        self, AdhocReporter, JsonReporter, Kept, MultiProgress, Output, PlainReporter, ProgressReporter, Reporter,
+        self, AdhocReporter, JsonReporter, Kept, MultiProgress, Output, PlainReporter, PlanReporter, ProgressReporter,
+        Reporter,
     },
     source::{Diagnostic, Diagnostics, Sources},
     ssh::{Connector, Options, Prompt},
@@ -37,6 +38,26 @@ use crate::{
 pub(super) enum Style {
     Playbook,
     Adhoc,
+    Plan,
+}
+
+/// How a run ended, and in check mode what it foresaw, by graph.
+pub(super) struct Ended {
+    pub result: RunResult,
+    pub predictions: Vec<Vec<Prediction>>,
+}
+
+impl Ended {
+    /// As Terraform's: 0 if nothing would change, 2 if something would or might, 1 if that cannot be said.
+    /// What has a code of its own keeps it.
+    pub fn exit(&self, detailed: bool) -> Exit {
+        let moves = |prediction: &Prediction| matches!(prediction.forecast, Forecast::Change | Forecast::Unknown);
+        match self.result {
+            RunResult::Success if detailed && self.predictions.iter().flatten().any(moves) => Exit::WouldChange,
+            RunResult::Failed if detailed => Exit::Unexpected,
+            result => result.into(),
+        }
+    }
 }
 
 pub(super) fn load_options(invocation: &Invocation) -> LoadOptions {
@@ -50,7 +71,7 @@ pub(super) fn execute(
     args: &RunArgs,
     style: Style,
     invocation: &Invocation,
-) -> Result<Exit, CliError> {
+) -> Result<Ended, CliError> {
     let Compiled { mut input, inputs, mut inventory, graphs } = compiled;
     let hosts = graphs.iter().flat_map(|graph| &graph.plays).flat_map(|play| play.hosts.iter().copied());
     inventory.check_keys(hosts, &mut input.diagnostics);
@@ -84,7 +105,7 @@ pub(super) fn execute(
     let result = runtime.block_on(runner.run_all(graphs));
     // Whatever still runs there, such as a lookup of a name, is not worth waiting for.
     runtime.shutdown_background();
-    result.map(Exit::from)
+    result
 }
 
 /// How hosts are reached by a command that runs no graph.
@@ -154,13 +175,16 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    async fn run_all(&self, graphs: Vec<Graph>) -> Result<RunResult, CliError> {
+    async fn run_all(&self, graphs: Vec<Graph>) -> Result<Ended, CliError> {
         let quiet = Arc::new(QuietKeys::begin());
         let left_behind = self.record.as_ref().map(|record| left_behind(&record.id));
         mind_signals(self.interrupt.clone(), self.screen.clone(), quiet.clone(), left_behind)?;
         let mut result = Ok(RunResult::Success);
+        let mut predictions = Vec::new();
         for (number, graph) in graphs.into_iter().enumerate() {
-            result = self.run_one(number, graph).await;
+            let foreseen = Predictions::default();
+            result = self.run_one(number, graph, &foreseen).await;
+            predictions.push(foreseen.sorted());
             if !matches!(result, Ok(RunResult::Success)) {
                 break;
             }
@@ -169,10 +193,10 @@ impl Runner<'_> {
         if let (Some(record), Ok(result)) = (&self.record, &result) {
             record.end(*result).await?;
         }
-        result
+        Ok(Ended { result: result?, predictions })
     }
 
-    async fn run_one(&self, number: usize, graph: Graph) -> Result<RunResult, CliError> {
+    async fn run_one(&self, number: usize, graph: Graph, foreseen: &Predictions) -> Result<RunResult, CliError> {
         let recorder = match &self.record {
             Some(record) => record.recorder(number, &graph)?,
             None => Recorder::none(),
@@ -185,7 +209,7 @@ impl Runner<'_> {
             inventory: self.inventory.clone(),
             sources: self.sources.clone(),
             connector: self.connector.clone(),
-            options: self.options.clone(),
+            options: RunOptions { predictions: foreseen.clone(), ..self.options.clone() },
             emitter,
             interrupt: self.interrupt.clone(),
             recorder,
@@ -212,6 +236,10 @@ impl Runner<'_> {
         match self.style {
             _ if self.invocation.json => Box::new(JsonReporter::new(out)),
             Style::Adhoc => Box::new(AdhocReporter::new(look, detail, out)),
+            Style::Plan => {
+                let screen = (look.live && self.invocation.stderr.live).then(|| self.screen.clone());
+                Box::new(PlanReporter::new(look, detail, out, screen))
+            }
             Style::Playbook if look.live && self.invocation.stderr.live => {
                 Box::new(ProgressReporter::new(look, detail, out, self.screen.clone()))
             }

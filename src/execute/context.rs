@@ -5,13 +5,19 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use zeroize::Zeroizing;
 
 use super::{
-    Interrupt, Locking, Run, hosts::Hosts, locks::Locks, pending::Pending, specials::Specials, unpacked::Unpacked,
+    Interrupt, Locking, Run,
+    foresight::{Foresight, Reads},
+    hosts::Hosts,
+    locks::Locks,
+    pending::Pending,
+    specials::Specials,
+    unpacked::Unpacked,
 };
 use crate::{
     compile::{top_layers, written_layers},
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
-    model::{Emitter, NodeInfo, ValueMap},
+    model::{Emitter, NodeInfo, Predictions, ValueMap},
     modules::Reach,
     playbook::{Place, Task},
     remote::{LOCK_FOLDER, LinkOptions, Session, Transport},
@@ -46,6 +52,8 @@ pub struct RunOptions {
     pub transport: Transport,
     /// Where modules keep what outlives the run.
     pub state: PathBuf,
+    /// In check mode: where it is gathered what would become of each node.
+    pub predictions: Predictions,
 }
 
 impl Default for RunOptions {
@@ -66,6 +74,7 @@ impl Default for RunOptions {
             lock_dir: LOCK_FOLDER.into(),
             transport: Transport::default(),
             state: PathBuf::from(".etcdrun"),
+            predictions: Predictions::default(),
         }
     }
 }
@@ -81,7 +90,17 @@ pub(super) struct Context {
     pub interrupt: Interrupt,
     pub recorder: Recorder,
     pub locks: Locks,
+    pub foresight: Arc<Foresight>,
     unpacked: Unpacked,
+}
+
+/// Who wants to know which variables are read.
+#[derive(Clone, Default)]
+pub(super) struct Watch {
+    /// For names that are still to come.
+    pub pending: Option<Arc<Pending>>,
+    /// For names that check mode cannot know.
+    pub reads: Option<Arc<Reads>>,
 }
 
 impl Context {
@@ -103,41 +122,43 @@ impl Context {
             interrupt: run.interrupt,
             recorder: run.recorder,
             locks: Locks::default(),
+            foresight: Arc::default(),
             unpacked: Unpacked::default(),
         }
     }
 
     /// The variables a task sees on a host: what is written, what tasks left behind, what nobody overrides.
     pub(super) fn scope(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task) -> Scope {
-        self.scope_before(play, host, task, None)
+        self.watched_scope(play, host, task, &Watch::default())
     }
 
-    /// The same, while what some tasks leave behind is still to come.
-    pub(super) fn scope_before(
-        self: &Arc<Self>,
-        play: PlayIndex,
-        host: HostId,
-        task: &Task,
-        pending: Option<&Arc<Pending>>,
-    ) -> Scope {
+    /// The same, where somebody hears of what is read.
+    pub(super) fn watched_scope(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task, watch: &Watch) -> Scope {
         let info = self.graph.play(play);
         let inventory = self.inventory.host_by_id(host);
         let mut layers = written_layers(task, inventory, &info.vars, &info.vars_files);
-        layers.push(Layer::Values(self.hosts.late(host)));
-        layers.extend(pending.map(|pending| pending.layer(host)));
+        layers.extend(self.late_layers(host, watch));
         layers.extend(top_layers(inventory, &self.options.extra_vars));
-        layers.push(Layer::Dynamic(Arc::new(Specials::new(self.clone(), play, task, pending.cloned()))));
+        layers.push(Layer::Dynamic(Arc::new(Specials::new(self.clone(), play, task, watch.clone()))));
         Scope::new(layers)
     }
 
     /// The variables of another host, as `hostvars` shows them: no play, no role.
-    pub(super) fn host_scope(self: &Arc<Self>, host: HostId, pending: Option<&Arc<Pending>>) -> Scope {
+    pub(super) fn host_scope(self: &Arc<Self>, host: HostId, watch: &Watch) -> Scope {
         let inventory = self.inventory.host_by_id(host);
         let mut layers: Vec<_> = inventory.layers.iter().cloned().map(Layer::Nodes).collect();
-        layers.push(Layer::Values(self.hosts.late(host)));
-        layers.extend(pending.map(|pending| pending.layer(host)));
+        layers.extend(self.late_layers(host, watch));
         layers.extend(top_layers(inventory, &self.options.extra_vars));
         Scope::new(layers)
+    }
+
+    /// What tasks have left for a host, and above it what they would leave.
+    fn late_layers(&self, host: HostId, watch: &Watch) -> Vec<Layer> {
+        let late = Layer::Values(self.hosts.late(host));
+        let reads = watch.reads.as_ref().filter(|_| self.options.check_mode);
+        let doubtful = reads.map(|reads| self.foresight.layer(host, reads));
+        let pending = watch.pending.as_ref().map(|pending| pending.layer(host));
+        [late].into_iter().chain(doubtful).chain(pending).collect()
     }
 
     pub(super) fn info(self: &Arc<Self>, index: NodeIndex, host: HostId, task: &Task) -> Arc<NodeInfo> {
@@ -152,6 +173,7 @@ impl Context {
             target: node.target.map(|target| self.graph.host(target).clone()),
             place: self.place(task),
             handler: node.kind == NodeKind::Handler,
+            order: index.index(),
         })
     }
 

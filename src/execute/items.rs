@@ -2,6 +2,7 @@
 
 use super::{
     context::layer,
+    foresight::unknown,
     node::{NodeRun, Trouble},
 };
 use crate::{
@@ -28,15 +29,18 @@ pub(super) struct Gathered {
 impl NodeRun {
     /// Runs all items, one after the other.
     pub(super) async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, Trouble> {
-        let list = self.items(items, scope)?;
+        let list = self.items(items, scope);
+        if let Some(why) = self.reads.take() {
+            return Ok(unknown(why));
+        }
+        let list = list?;
         let mut gathered = Gathered::default();
         for (position, item) in list.iter().enumerate() {
             if position > 0 && !self.context.pause(items.pause).await {
                 return Ok(self.all_items(gathered, Some(list.len())));
             }
             // An item may read what the one before it has set.
-            let scope =
-                if self.sets_facts() { self.context.scope(self.play, self.host, &self.task) } else { scope.clone() };
+            let scope = if self.sets_facts() { self.scope(self.host, None) } else { scope.clone() };
             let (item, scope) = self.enter(items, position, item, &scope);
             let result = self.one(&scope).await;
             self.gather(&mut gathered, item, result)?;
@@ -94,7 +98,7 @@ impl NodeRun {
         if outcome.skipped || (self.task.changed_when.is_empty() && self.task.failed_when.is_empty()) {
             return Ok(outcome);
         }
-        let scope = self.context.scope(self.play, self.host, &self.task);
+        let scope = self.scope(self.host, None);
         let scope = item.map_or_else(|| scope.clone(), |item| scope.with(item.names.clone()));
         self.judged(&scope, outcome)
     }

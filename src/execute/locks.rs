@@ -126,7 +126,7 @@ impl Refused {
         };
         messages.into_iter().for_each(|msg| context.emitter.emit(EventKind::Warning { msg }));
         let (run, execs) = (context.options.run_id.clone(), context.hosts.execs());
-        context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs });
+        context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
         context.hosts.close(false).await;
         result
     }
@@ -255,7 +255,9 @@ async fn ask(context: &Arc<Context>, wanted: &Wanted, look: bool) -> Answers {
 pub(super) fn session(context: &Context, host: HostId) -> Session {
     let entry = context.inventory.host_by_id(host);
     let becomes = context.options.r#become || entry.r#become == Some(true);
-    let surroundings = Surroundings { become_user: becomes.then(|| "root".into()), ..Surroundings::default() };
+    let check_mode = context.options.locking == Locking::Look;
+    let surroundings =
+        Surroundings { become_user: becomes.then(|| "root".into()), check_mode, ..Surroundings::default() };
     context.hosts.link(&context.inventory, host).session(surroundings)
 }
 

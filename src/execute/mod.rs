@@ -12,6 +12,7 @@
 
 mod context;
 mod detached;
+mod foresight;
 mod fusion;
 mod hosts;
 mod interrupt;

@@ -2,15 +2,18 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use super::{
-    context::Context,
+    context::{Context, Watch},
+    foresight::{At, Reads, unknown},
+    hosts::lock,
     once::{Halt, Marks, Sending, known},
+    pending::Pending,
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
@@ -32,6 +35,8 @@ pub(super) struct Finished {
     pub hosts: Vec<HostId>,
     pub status: Status,
     pub changed: bool,
+    /// Check mode cannot tell whether it changes anything.
+    pub unknown: bool,
     /// Nothing more may start: what it did is not known, or can no longer be recorded, or the lock is gone.
     pub halts: Option<Halt>,
 }
@@ -101,6 +106,9 @@ pub(super) struct NodeRun {
     /// Counts detached commands, so that each item and attempt has its own.
     pub jobs: AtomicU32,
     pub marks: Marks,
+    pub reads: Arc<Reads>,
+    /// What its arguments were rendered to, for a plan.
+    pub arguments: Mutex<String>,
     /// How much of its output was shown as it came.
     shown: AtomicUsize,
     pub info: Arc<NodeInfo>,
@@ -114,7 +122,9 @@ impl NodeRun {
         let play = context.graph.node(index).play;
         let (jobs, shown) = (AtomicU32::new(0), AtomicUsize::new(0));
         let marks = Marks::default();
-        Some(Self { context: context.clone(), index, play, task, host, hosts, jobs, marks, shown, info })
+        let (reads, arguments) = (Arc::default(), Mutex::default());
+        let context = context.clone();
+        Some(Self { context, index, play, task, host, hosts, jobs, marks, reads, arguments, shown, info })
     }
 
     /// The one place where a node starts.
@@ -125,15 +135,34 @@ impl NodeRun {
 
     /// Runs it by itself: items, attempts and all.
     pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
-        self.jobs.store(0, Ordering::Relaxed);
-        let Some(host) = self.agreed_host()? else {
+        self.start_over();
+        if let Some(outcome) = self.may_not_run() {
+            return Ok(outcome);
+        }
+        let agreed = self.agreed_host();
+        if let Some(why) = self.reads.take() {
+            return Ok(unknown(why));
+        }
+        let Some(host) = agreed? else {
             return Ok(self.passed_over());
         };
-        let scope = self.context.scope(self.play, host, &self.task);
+        let scope = self.scope(host, None);
         match &self.task.loops {
             None => self.one(&scope).await,
             Some(items) => self.each(items, &scope).await,
         }
+    }
+
+    /// However often it is prepared, its commands have the same names.
+    pub(super) fn start_over(&self) {
+        self.jobs.store(0, Ordering::Relaxed);
+        lock(&self.arguments).clear();
+    }
+
+    /// The variables that it sees, as those of the host; `pending` hears of what is still to come.
+    pub(super) fn scope(&self, host: HostId, pending: Option<&Arc<Pending>>) -> Scope {
+        let watch = Watch { pending: pending.cloned(), reads: Some(self.reads.clone()) };
+        self.context.watched_scope(self.play, host, &self.task, &watch)
     }
 
     /// For a shared node: the host whose variables count. All hosts for which `when` holds must ask
@@ -144,7 +173,7 @@ impl NodeRun {
         }
         let mut agreed: Option<(HostId, Node)> = None;
         for &host in &self.hosts {
-            let scope = self.context.scope(self.play, host, &self.task);
+            let scope = self.scope(host, None);
             let Some(wish) = self.wish(&scope)? else { continue };
             match &agreed {
                 None => agreed = Some((host, wish)),
@@ -200,14 +229,18 @@ impl NodeRun {
 
     /// One item, or the whole of a task without a loop.
     pub(super) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        if !self.conditions_hold(scope)? {
+        let holds = self.conditions_hold(scope);
+        if let Some((outcome, at)) = self.in_doubt(scope) {
+            return self.foresee(at.as_ref(), Ok(outcome));
+        }
+        if !holds? {
             return Ok(self.passed_over());
         }
         let mut attempt = 1;
         loop {
             let outcome = self.attempt(scope).await?;
             let mut outcome = self.judged(scope, outcome)?;
-            if self.task.until.is_empty() && self.task.retries == 0 {
+            if outcome.unknown || (self.task.until.is_empty() && self.task.retries == 0) {
                 return Ok(outcome);
             }
             outcome.data.insert("attempts".into(), attempt.into());
@@ -226,6 +259,12 @@ impl NodeRun {
     }
 
     pub(super) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+        if self.judges_prediction(&outcome) {
+            return Ok(unknown("would change something, and only its result tells what that means to the playbook"));
+        }
+        if outcome.unknown {
+            return Ok(outcome);
+        }
         judge(&self.context, &self.task, scope, &mut outcome)
             .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
         Ok(outcome)
@@ -257,7 +296,21 @@ impl NodeRun {
     }
 
     async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        let Built { effects, action, check_mode } = self.build(scope)?;
+        let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
+        if let Some((outcome, at)) = self.in_doubt(scope) {
+            return self.foresee(at.as_ref(), Ok(outcome));
+        }
+        let (built, target) = match built {
+            Ok(built) => built,
+            Err(trouble) => return self.foresee(None, Err(trouble)),
+        };
+        let at = At { effects: built.effects.clone(), target };
+        let result = self.act(scope, built).await;
+        self.foresee(Some(&at), result)
+    }
+
+    async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
+        let Built { effects, action, check_mode } = built;
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
             self.hold_target(scope).await?;
             self.intend().await?;
@@ -286,7 +339,6 @@ impl NodeRun {
                 let entry = self.entry(&effects, check_mode);
                 let context = ActionContext {
                     session,
-                    check_mode,
                     timeout: self.task.timeout,
                     entry,
                     fenced,
@@ -308,10 +360,16 @@ impl NodeRun {
         Arc::new(move |done, total| emitter.emit(EventKind::NodeProgress { node: node.clone(), done, total }))
     }
 
+    /// Whether the task only looks: as it says itself, or as the whole run does.
+    pub(super) fn check_mode(&self) -> bool {
+        self.task.check_mode.unwrap_or(self.context.options.check_mode)
+    }
+
     /// What the module makes of the rendered arguments.
     pub(super) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
         let args = self.render(&self.task.args, scope)?;
-        let check_mode = self.task.check_mode.unwrap_or(self.context.options.check_mode);
+        self.note_arguments(&args);
+        let check_mode = self.check_mode();
         let build = BuildContext {
             engine: &self.context.engine,
             scope,
@@ -404,6 +462,8 @@ impl NodeRun {
         };
         let (outcome, status) = self.as_resumed(outcome, status);
         self.remember(&outcome, status);
+        self.leave_foreseen(&self.hosts, &outcome);
+        self.predict(&outcome, status);
         if halts != Some(Halt::Unrecorded) {
             self.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
         }
@@ -416,7 +476,8 @@ impl NodeRun {
             hint,
             because: None,
         });
-        Finished { index: self.index, hosts: self.hosts, status, changed: outcome.changed, halts }
+        let (changed, unknown) = (outcome.changed, outcome.unknown);
+        Finished { index: self.index, hosts: self.hosts, status, changed, unknown, halts }
     }
 
     fn status(&self, outcome: &Outcome) -> Status {

@@ -7,7 +7,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures_util::{StreamExt, stream};
 
-use super::{Run, context::Context, verdict::all_hold};
+use super::{
+    Run,
+    context::{Context, Watch},
+    verdict::all_hold,
+};
 use crate::{
     graph::{Foreseen, NodeIndex},
     inventory::HostId,
@@ -41,7 +45,7 @@ async fn gather(context: &Arc<Context>) {
 async fn facts_of(context: &Arc<Context>, host: HostId) {
     let (Some(module), Some(play)) = (crate::modules::find("facts"), context.graph.plays.first()) else { return };
     let args = Node::new(play.span, Kind::Map(Map::default()));
-    let scope = context.host_scope(host, None);
+    let scope = context.host_scope(host, &Watch::default());
     let build = BuildContext {
         engine: &context.engine,
         scope: &scope,
@@ -52,7 +56,10 @@ async fn facts_of(context: &Arc<Context>, host: HostId) {
         span: play.span,
     };
     let Ok((_, Action::Remote(payload))) = module.build(&args, &build) else { return };
-    let session = context.hosts.link(&context.inventory, host).session(Surroundings::default());
+    let session = context
+        .hosts
+        .link(&context.inventory, host)
+        .session(Surroundings { check_mode: true, ..Surroundings::default() });
     if let Ok(outcome) = session.run_one(payload, true).await
         && let Some(facts) = outcome.data.get("facts")
     {

@@ -1,18 +1,16 @@
 //! Makes a segment of nodes: what each will do, worked out before those in front of it have run.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use super::{
+    foresight::{At, unknown},
     fusion::never_fails,
     items::{Gathered, Item},
     node::{Built, NodeRun, Trouble},
     pending::Pending,
 };
 use crate::{
-    model::{Disruption, Effects, Outcome},
+    model::{Disruption, Outcome},
     modules::Action,
     playbook::Task,
     remote::{OnFailure, Session, Step},
@@ -50,6 +48,8 @@ pub(super) struct Prepared {
 /// The whole of a task, or one item of its loop.
 pub(super) struct Part {
     pub item: Option<Item>,
+    /// What it may do, and where.
+    pub at: Option<At>,
     pub work: Work,
 }
 
@@ -67,14 +67,14 @@ struct Planned {
 }
 
 enum Plan {
-    Known(Outcome),
-    Step { session: Session, step: Box<Step>, effects: Effects, changes: bool },
+    Known(Outcome, Option<At>),
+    Step { session: Session, step: Box<Step>, at: At, changes: bool },
 }
 
 impl Draft {
     /// Adds a node, or hands it back if it has to wait for what the others leave, or for the operator.
     pub(super) fn add(&mut self, run: NodeRun) -> Result<(), Box<NodeRun>> {
-        let scope = run.context.scope_before(run.play, run.host, &run.task, Some(&self.pending));
+        let scope = run.scope(run.host, Some(&self.pending));
         let planned = run.plan(&scope);
         let reads_pending = self.pending.was_read();
         match planned.filter(|planned| !reads_pending && self.takes(&run, planned)) {
@@ -108,26 +108,26 @@ impl Draft {
         let mut parts = VecDeque::with_capacity(planned.len());
         let mut changes = false;
         for Planned { item, work } in planned {
-            let work = match work {
-                Ok(Plan::Step { session, step, effects, changes: may }) => {
+            let (work, at) = match work {
+                Ok(Plan::Step { session, step, at, changes: may }) => {
                     changes |= may;
                     self.weight += step.weight();
-                    self.has_opaque |= effects.opaque;
+                    self.has_opaque |= at.effects.opaque;
                     self.session.get_or_insert(session);
                     let on_failure = if goes_on { OnFailure::GoOn } else { OnFailure::StopLater };
                     self.steps.push(Step { on_failure, ..*step });
-                    Work::Awaited
+                    (Work::Awaited, Some(at))
                 }
-                Ok(Plan::Known(outcome)) => {
+                Ok(Plan::Known(outcome, at)) => {
                     self.closed |= outcome.failed && !goes_on;
-                    Work::Known(Ok(outcome))
+                    (Work::Known(Ok(outcome)), at)
                 }
                 Err(trouble) => {
                     self.closed |= !run.task.ignore_errors;
-                    Work::Known(Err(trouble))
+                    (Work::Known(Err(trouble)), None)
                 }
             };
-            parts.push_back(Part { item, work });
+            parts.push_back(Part { item, at, work });
         }
         if let Some(last) = self.steps[first_step..].last_mut().filter(|_| !goes_on) {
             last.on_failure = OnFailure::Stop;
@@ -139,18 +139,25 @@ impl Draft {
 impl NodeRun {
     /// What the node asks of its target. `None` if the operator has to be at hand.
     fn plan(&self, scope: &Scope) -> Option<Vec<Planned>> {
-        // However often it is planned, its commands have the same names.
-        self.jobs.store(0, Ordering::Relaxed);
+        self.start_over();
+        let whole = |work| Some(vec![Planned { item: None, work }]);
+        if let Some(outcome) = self.may_not_run() {
+            return whole(Ok(Plan::Known(outcome, None)));
+        }
         let Some(items) = &self.task.loops else {
-            return Some(vec![Planned { item: None, work: self.plan_one(scope)? }]);
+            return whole(self.plan_one(scope)?);
         };
         // Each of them may read what the one before it has set.
         if self.sets_facts() {
             return None;
         }
-        let list = match self.items(items, scope) {
+        let list = self.items(items, scope);
+        if let Some(why) = self.reads.take() {
+            return whole(Ok(Plan::Known(unknown(why), None)));
+        }
+        let list = match list {
             Ok(list) => list,
-            Err(trouble) => return Some(vec![Planned { item: None, work: Err(trouble) }]),
+            Err(trouble) => return whole(Err(trouble)),
         };
         let plan = |(position, item)| {
             let (item, scope) = self.enter(items, position, item, scope);
@@ -160,12 +167,20 @@ impl NodeRun {
     }
 
     fn plan_one(&self, scope: &Scope) -> Option<Result<Plan, Trouble>> {
-        match self.conditions_hold(scope) {
+        let holds = self.conditions_hold(scope);
+        if let Some((outcome, at)) = self.in_doubt(scope) {
+            return Some(Ok(Plan::Known(outcome, at)));
+        }
+        match holds {
             Ok(true) => {}
-            Ok(false) => return Some(Ok(Plan::Known(self.passed_over()))),
+            Ok(false) => return Some(Ok(Plan::Known(self.passed_over(), None))),
             Err(trouble) => return Some(Err(trouble)),
         }
-        let Built { effects, action, check_mode } = match self.build(scope) {
+        let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
+        if let Some((outcome, at)) = self.in_doubt(scope) {
+            return Some(Ok(Plan::Known(outcome, at)));
+        }
+        let (Built { effects, action, check_mode }, target) = match built {
             Ok(built) => built,
             Err(trouble) => return Some(Err(trouble)),
         };
@@ -173,13 +188,13 @@ impl NodeRun {
             Action::Engine(_) => None,
             // A turn must be taken between looking and doing. Nobody can look with a raw command.
             Action::Remote(_) if effects.disrupts > Disruption::No && !effects.opaque && !check_mode => None,
-            Action::Done(outcome) => Some(Ok(Plan::Known(*outcome))),
+            Action::Done(outcome) => Some(Ok(Plan::Known(*outcome, None))),
             Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
                 let step = Box::new(self.step(&session, payload, &effects, check_mode));
                 step.check()?;
                 session.refuse_exposed(&step)?;
                 let changes = step.fenced;
-                Ok(Plan::Step { session, step, effects, changes })
+                Ok(Plan::Step { session, step, at: At { effects, target }, changes })
             })),
         }
     }

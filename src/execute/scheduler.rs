@@ -117,7 +117,8 @@ impl Scheduler {
         let result = if self.interrupted { RunResult::Interrupted } else { self.result };
         let run = self.context.options.run_id.clone();
         let (seconds, execs) = (started.elapsed().as_secs_f64(), self.context.hosts.execs());
-        self.context.emitter.emit(EventKind::RunFinished { run, seconds, result, execs });
+        let plan = self.context.options.check_mode.then(|| self.context.options.predictions.counts());
+        self.context.emitter.emit(EventKind::RunFinished { run, seconds, result, execs, plan });
         result
     }
 
@@ -178,7 +179,7 @@ impl Scheduler {
         let how = panic.map_or_else(|| "it ended without a result".to_owned(), ToString::to_string);
         let msg = format!("internal error in {}: {how}", self.context.graph.id(index));
         self.context.emitter.emit(EventKind::Warning { msg });
-        self.finished(Finished { index, hosts, status: Status::Failed, changed: false, halts: None });
+        self.finished(Finished { index, hosts, status: Status::Failed, changed: false, unknown: false, halts: None });
     }
 
     /// Decides about nodes whose predecessors have ended, until nothing more follows from that.
@@ -206,7 +207,14 @@ impl Scheduler {
         if let Some(node) = NodeRun::new(&self.context, index, hosts.clone()) {
             node.inherit(done);
         }
-        self.finished(Finished { index, hosts, status: done.status, changed: done.changed, halts: None });
+        self.finished(Finished {
+            index,
+            hosts,
+            status: done.status,
+            changed: done.changed,
+            unknown: false,
+            halts: None,
+        });
     }
 
     fn decision(&mut self, index: NodeIndex) -> Decision {
@@ -352,7 +360,7 @@ impl Scheduler {
             self.result = self.result.max(if halt == Halt::Unlocked { RunResult::LockHeld } else { RunResult::Failed });
             self.started.values().for_each(|started| started.stop.cancel());
         }
-        if finished.changed && finished.status == Status::Changed {
+        if finished.unknown || (finished.changed && finished.status == Status::Changed) {
             self.notify(&finished);
         }
         match finished.status {
@@ -371,9 +379,21 @@ impl Scheduler {
         let graph = self.context.graph.clone();
         let play = graph.node(finished.index).play;
         let handlers = graph.node(finished.index).task.and_then(|task| graph.notifies.get(&task));
+        let task = graph.task_of(finished.index).map_or_else(|| "".into(), |task| task.name.as_str().into());
         for handler in handlers.into_iter().flatten() {
-            let notices = finished.hosts.iter().map(|host| (play, *host, *handler));
-            self.notified.extend(notices.filter(|notice| !self.promised.contains(notice)));
+            for notice in finished.hosts.iter().map(|host| (play, *host, *handler)) {
+                // It is on its way.
+                if self.promised.contains(&notice) {
+                    continue;
+                }
+                // Whoever is notified for certain stays so.
+                let is_first = self.notified.insert(notice);
+                match finished.unknown {
+                    true if is_first => self.context.foresight.may_notify(notice, &task),
+                    true => {}
+                    false => self.context.foresight.notifies(&notice),
+                }
+            }
         }
     }
 

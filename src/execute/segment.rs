@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     context::Context,
+    foresight::At,
     hosts::lock,
     items::Item,
     node::{Finished, NodeRun, Trouble},
@@ -116,9 +117,9 @@ impl Course {
         while !self.halted {
             let Some(node) = self.nodes.front_mut() else { return };
             match node.parts.pop_front() {
-                Some(Part { item, work: Work::Known(result) }) => {
+                Some(Part { item, at, work: Work::Known(result) }) => {
                     self.begin();
-                    self.part_ended(item, result);
+                    self.part_ended(item, at.as_ref(), result);
                 }
                 Some(awaited) => return node.parts.push_front(awaited),
                 // A loop over nothing.
@@ -137,13 +138,13 @@ impl Course {
     fn step_ended(&mut self, outcome: Outcome) {
         self.steps_ended += 1;
         let Some(part) = self.nodes.front_mut().and_then(|node| node.parts.pop_front()) else { return };
-        self.part_ended(part.item, known(outcome));
+        self.part_ended(part.item, part.at.as_ref(), known(outcome));
         self.settle_known();
     }
 
-    fn part_ended(&mut self, item: Option<Item>, result: Result<Outcome, Trouble>) {
+    fn part_ended(&mut self, item: Option<Item>, at: Option<&At>, result: Result<Outcome, Trouble>) {
         let Some(Prepared { run, parts, gathered, .. }) = self.nodes.front_mut() else { return };
-        let result = result.and_then(|outcome| run.judged_later(item.as_ref(), outcome));
+        let result = run.foresee(at, result).and_then(|outcome| run.judged_later(item.as_ref(), outcome));
         let ended = match item {
             None => Some(Some(result)),
             Some(item) => match run.gather(gathered, item, result) {

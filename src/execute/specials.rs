@@ -4,20 +4,20 @@ use std::{path::Path, sync::Arc};
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
-use super::{context::Context, pending::Pending};
+use super::context::{Context, Watch};
 use crate::{compile::SPECIAL_NAMES, graph::PlayIndex, playbook::Task, template::DynamicLayer};
 
 pub(super) struct Specials {
     context: Arc<Context>,
     play: PlayIndex,
     role: Option<Arc<str>>,
-    pending: Option<Arc<Pending>>,
+    watch: Watch,
 }
 
 impl Specials {
-    pub(super) fn new(context: Arc<Context>, play: PlayIndex, task: &Task, pending: Option<Arc<Pending>>) -> Self {
+    pub(super) fn new(context: Arc<Context>, play: PlayIndex, task: &Task, watch: Watch) -> Self {
         let role = task.role.as_ref().map(|role| role.name.clone());
-        Self { context, play, role, pending }
+        Self { context, play, role, watch }
     }
 
     fn play_hosts(&self) -> Value {
@@ -37,7 +37,7 @@ impl DynamicLayer for Specials {
     fn get(&self, name: &str) -> Option<Value> {
         match name {
             "hostvars" => {
-                Some(Value::from_object(HostVars { context: self.context.clone(), pending: self.pending.clone() }))
+                Some(Value::from_object(HostVars { context: self.context.clone(), watch: self.watch.clone() }))
             }
             "play_hosts" | "ansible_play_hosts" => Some(self.play_hosts()),
             "ansible_check_mode" => Some(self.context.options.check_mode.into()),
@@ -59,7 +59,7 @@ impl DynamicLayer for Specials {
 /// `hostvars['name']`: the variables of any host.
 struct HostVars {
     context: Arc<Context>,
-    pending: Option<Arc<Pending>>,
+    watch: Watch,
 }
 
 impl std::fmt::Debug for HostVars {
@@ -75,7 +75,7 @@ impl Object for HostVars {
 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let host = self.context.inventory.host(key.as_str()?)?.id;
-        Some(self.context.host_scope(host, self.pending.as_ref()).to_object(&self.context.engine))
+        Some(self.context.host_scope(host, &self.watch).to_object(&self.context.engine))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {

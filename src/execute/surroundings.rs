@@ -13,8 +13,8 @@ use crate::{
     template::Scope,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Target {
     Host(HostId),
     Operator,
 }
@@ -30,6 +30,7 @@ impl NodeRun {
             become_user: self.become_user(scope, target)?,
             environment: Arc::new(self.environment(scope)?),
             diff: self.task.diff.unwrap_or(self.context.options.diff),
+            check_mode: self.check_mode(),
             timeout: self.task.timeout.or(self.context.options.command_timeout),
         };
         Ok(link.session(surroundings))
@@ -52,7 +53,7 @@ impl NodeRun {
         }
     }
 
-    fn target(&self, scope: &Scope) -> Result<Target, Trouble> {
+    pub(super) fn target(&self, scope: &Scope) -> Result<Target, Trouble> {
         if let Some(target) = self.context.graph.node(self.index).target {
             return Ok(Target::Host(target));
         }

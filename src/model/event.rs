@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Diff, HostName, MaskedStream, Masker, Outcome, Status, Value, ValueMap};
+use super::{Diff, HostName, MaskedStream, Masker, Outcome, PlanCounts, Status, Value, ValueMap};
 
 pub const EVENT_VERSION: u32 = 1;
 
@@ -38,6 +38,9 @@ pub struct NodeInfo {
     /// `file:line` of the task.
     pub place: Arc<str>,
     pub handler: bool,
+    /// Where it stands in the graph, for those who tell things in the order of the playbook.
+    #[serde(skip)]
+    pub order: usize,
 }
 
 /// What reporters may show of an outcome; `no_log` has been applied.
@@ -152,6 +155,9 @@ pub enum EventKind {
         result: RunResult,
         /// Commands started on hosts: fused tasks share one.
         execs: u64,
+        /// In check mode: how many nodes would change something.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        plan: Option<PlanCounts>,
     },
 }
 

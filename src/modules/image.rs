@@ -160,15 +160,15 @@ impl Bring {
             return Ok(tried);
         }
         tracing::info!(reason = %tried.msg, "the operator downloads the image instead");
-        let scratch = self.download_here(url, sha256).await?;
+        let scratch = self.download_here(url, sha256, &context.permit()?).await?;
         // What the hypervisor got so far may be of anything.
         let asked = Outcome { data: asked.data.clone(), ..Outcome::ok() }.with("have", 0);
         self.upload(context, &asked, scratch.path().to_owned(), sha256).await
     }
 
-    async fn download_here(&self, url: &str, sha256: &str) -> Result<Scratch, ActionError> {
+    async fn download_here(&self, url: &str, sha256: &str, permit: &Permit) -> Result<Scratch, ActionError> {
         let failed = |error: HttpError| ActionError::Failed(error.to_string());
-        let brought = tokio::time::timeout(LIMIT, download::bring_here(url, &IndexMap::new())).await;
+        let brought = tokio::time::timeout(LIMIT, download::bring_here(url, &IndexMap::new(), permit)).await;
         let scratch = brought.map_err(|_| failed(HttpError::TimedOut(LIMIT)))?.map_err(failed)?;
         let sum = place::fingerprint(scratch.path()).await?.sha256;
         match sum == sha256 {

@@ -4,6 +4,7 @@
 //!                       ┌▶ json      one event a line
 //! events ─▶ add hints ──┼▶ plain     clean lines
 //!                       ├▶ progress  a line per busy host, a bar for the run
+//!                       ├▶ plan      every task with what would change
 //!                       └▶ adhoc     what `exec` shows
 //! ```
 //!
@@ -21,6 +22,7 @@ mod live;
 mod look;
 mod output;
 mod plain;
+mod plan;
 mod progress;
 mod recap;
 mod text;
@@ -41,6 +43,7 @@ pub use kept::Kept;
 pub use look::{ColorChoice, Look, Tone};
 pub use output::Output;
 pub use plain::PlainReporter;
+pub use plan::PlanReporter;
 pub use progress::ProgressReporter;
 pub use text::sanitize;
 

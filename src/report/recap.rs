@@ -292,7 +292,7 @@ impl Column {
     }
 }
 
-fn some_of(names: &[&str]) -> String {
+pub(super) fn some_of(names: &[&str]) -> String {
     const SHOWN: usize = 4;
     match names.len() {
         0..=SHOWN => names.join(", "),
@@ -301,7 +301,7 @@ fn some_of(names: &[&str]) -> String {
 }
 
 /// A sort key that puts `hv2` before `hv10`.
-fn natural(name: &str) -> Vec<(String, u64)> {
+pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
     let mut key = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {

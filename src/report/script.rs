@@ -17,6 +17,7 @@ pub(super) fn node(host: &str, task: &str) -> Arc<NodeInfo> {
         target: None,
         place: "site.yaml:7".into(),
         handler: false,
+        order: 0,
     })
 }
 
@@ -120,6 +121,12 @@ pub(super) fn run() -> Vec<Event> {
         finished(node("h10", "Guess"), Status::Ok, 0.1, Shown { unknown: true, ..Shown::default() }),
         finished(handler, Status::Changed, 0.5, Shown::default()),
         event(EventKind::Interrupted),
-        event(EventKind::RunFinished { run: "r1".into(), seconds: 80.2, result: RunResult::Failed, execs: 7 }),
+        event(EventKind::RunFinished {
+            run: "r1".into(),
+            seconds: 80.2,
+            result: RunResult::Failed,
+            execs: 7,
+            plan: None,
+        }),
     ]
 }

@@ -94,7 +94,13 @@ fn progress_leaves_trouble_and_the_recap() {
 fn many_good_hosts_share_a_line_of_the_recap() {
     let good = (1..=60).map(|n| finished(node(&format!("hv{n}"), "Ping"), Status::Ok, 0.1, Shown::default()));
     let bad = ["hv100", "hv70"].map(|host| finished(node(host, "Ping"), Status::Failed, 0.1, Shown::default()));
-    let end = event(EventKind::RunFinished { run: "r".into(), seconds: 1.0, result: RunResult::Failed, execs: 1 });
+    let end = event(EventKind::RunFinished {
+        run: "r".into(),
+        seconds: 1.0,
+        result: RunResult::Failed,
+        execs: 1,
+        plan: None,
+    });
     let text = plain(good.chain(bad).chain([end]).collect(), Detail::default());
     let recap = text.split_once("RECAP").unwrap().1;
     insta::assert_snapshot!(recap);

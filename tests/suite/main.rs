@@ -7,6 +7,7 @@ mod inventory;
 mod lab;
 mod modules_files;
 mod modules_system;
+mod plan;
 mod playbook;
 mod readme;
 mod remote;
