@@ -19,6 +19,9 @@ pub enum CliError {
     /// Somebody has the lock, or may have.
     #[error("{message}")]
     Locked { message: String, help: String },
+    /// Files of this machine are not what they were when a plan was made.
+    #[error("changed since the plan was made: {0}")]
+    Moved(String),
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
@@ -42,6 +45,7 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Input(_) | Self::Usage { .. } => Exit::BadInput,
+            Self::Moved(_) => Exit::Moved,
             Self::Interrupted => Exit::Interrupted,
             Self::Locked { .. } | Self::State(StateError::Running(_)) => Exit::LockHeld,
             Self::State(StateError::Disk { .. } | StateError::Damaged { .. }) => Exit::Unexpected,

@@ -21,6 +21,8 @@ pub enum Exit {
     BadInput = 5,
     /// Another run holds the lock.
     LockHeld = 6,
+    /// A saved plan was not run, because something is not as it was planned.
+    Moved = 7,
     /// Ctrl-C or SIGTERM.
     Interrupted = 130,
     /// With `--detailed-exitcode`: a plan would or might change something. Terraform's number.
@@ -37,6 +39,7 @@ impl Exit {
         (Self::Unreachable, "a host was unreachable"),
         (Self::BadInput, "bad input; nothing was connected to"),
         (Self::LockHeld, "another run holds the lock"),
+        (Self::Moved, "a saved plan was not run: something has moved since"),
         (Self::Interrupted, "interrupted"),
     ];
 
@@ -60,6 +63,7 @@ impl From<RunResult> for Exit {
             RunResult::Unreachable => Self::Unreachable,
             RunResult::GateRefused => Self::GateRefused,
             RunResult::LockHeld => Self::LockHeld,
+            RunResult::Moved => Self::Moved,
             RunResult::Interrupted => Self::Interrupted,
         }
     }

@@ -10,6 +10,7 @@ use super::{
     CliError, Exit,
     args::{GlobalArgs, KeyArgs},
     config::Settings,
+    plan::Planned,
     record::Resumed,
     terminal::ask_secret,
 };
@@ -36,6 +37,8 @@ pub(crate) struct Invocation {
     pub command: Vec<String>,
     /// The run that goes on, if this is not a new one.
     pub resumed: Option<Resumed>,
+    /// The plan that is run.
+    pub planned: Option<Planned>,
 }
 
 impl Invocation {
@@ -55,6 +58,7 @@ impl Invocation {
             masker: Masker::default(),
             command,
             resumed: None,
+            planned: None,
         };
         start_log(invocation.masker.clone());
         if diagnostics.has_errors() {
@@ -83,8 +87,9 @@ impl Invocation {
 
     /// Loads from the disk, or from what a run that goes on was loaded from.
     pub fn loading<T>(&self, work: impl FnOnce() -> T) -> (T, Inputs) {
-        match &self.resumed {
-            Some(resumed) => (disk::replay(resumed.inputs.clone(), work), resumed.inputs.clone()),
+        let kept = self.resumed.as_ref().map(|resumed| &resumed.inputs);
+        match kept.or(self.planned.as_ref().map(|planned| &planned.inputs)) {
+            Some(inputs) => (disk::replay(inputs.clone(), work), inputs.clone()),
             None => disk::record(work),
         }
     }
@@ -120,6 +125,8 @@ impl Invocation {
             CliError::Input(problems) => self.show_problems(&problems.0, &problems.1),
             _ if exit == Exit::Success => {}
             CliError::State(problem) => self.say_error(&problem.to_string(), problem.help().as_deref()),
+            CliError::Moved(_) => self
+                .say_error(&error.to_string(), Some("`etcdrun plan FILE --out PLAN` plans with them as they are now")),
             CliError::Usage { message, help } => self.say_error(message, help.as_deref()),
             CliError::Locked { message, help } => self.say_error(message, Some(help)),
             other => self.say_error(&other.to_string(), None),

@@ -1,28 +1,51 @@
-//! `etcdrun plan FILE...`: load, compile, run in check mode, and tell what would change.
+//! `etcdrun plan FILE`: load, compile, run in check mode, and tell what would change. And running what was saved.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 
 use super::{
-    CliError, Exit, Invocation,
+    CliError, Command, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
+    config::Settings,
     input::{Opening, compile_all},
-    run::{self, Style},
+    parse,
+    playbook::{self, PlaybookArgs},
+    record,
+    run::{self, Ended, Style},
 };
+use crate::{
+    graph::Graph,
+    model::{Prediction, RunResult},
+    source::disk::Inputs,
+    state::{PlanFile, PlannedGraph, StateError},
+};
+
+/// How many changed files are named.
+const SHOWN: usize = 10;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each task would change something (then a diff shows what), would change nothing, or it is not known, because it follows\nfrom a change that an earlier task would make, or is a command. Nothing is changed, and no lock is taken.\n\nExamples:\n  etcdrun plan site.yaml\n  etcdrun plan site.yaml --detailed-exitcode; [ $? = 2 ] && echo there is something to do"
+    after_help = "Each task would change something (then a diff shows what), would change nothing, or it is not known, because it follows\nfrom a change that an earlier task would make, or is a command. Nothing is changed, and no lock is taken.\n\nExamples:\n  etcdrun plan site.yaml\n  etcdrun plan site.yaml --out site.plan && etcdrun playbook --plan site.plan\n  etcdrun plan site.yaml --detailed-exitcode; [ $? = 2 ] && echo there is something to do"
 )]
 pub struct PlanArgs {
-    /// Playbooks: paths, or names in ./playbooks or of those that come with etcdrun
-    #[arg(required = true, value_name = "FILE")]
-    playbooks: Vec<String>,
+    /// The playbook: a path, or a name in ./playbooks or of those that come with etcdrun
+    #[arg(value_name = "FILE")]
+    playbook: String,
 
     #[command(flatten)]
     inventory: InventoryArgs,
 
     #[command(flatten)]
     selection: SelectionArgs,
+
+    /// Save the plan; `playbook --plan` runs exactly that, or nothing if something has moved meanwhile
+    #[arg(long, value_name = "PLAN", help_heading = "Run")]
+    out: Option<PathBuf>,
 
     /// How many tasks may run at once, on all hosts together [default: 50]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
@@ -36,10 +59,131 @@ pub struct PlanArgs {
     connection: ConnectionArgs,
 }
 
+/// A saved plan on its way to be run.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    path: PathBuf,
+    pub inputs: Inputs,
+    graphs: Vec<PlannedGraph>,
+}
+
+impl Planned {
+    /// What was foreseen of a graph, which must be the one it was then.
+    pub fn graph(&self, number: usize, graph: &Graph) -> Result<Arc<Vec<Prediction>>, CliError> {
+        match self.graphs.get(number).filter(|planned| planned.fingerprint == graph.fingerprint()) {
+            Some(planned) => Ok(Arc::new(planned.predictions.clone())),
+            None => Err(not_run(&self.path, "its tasks are not the same any more")),
+        }
+    }
+}
+
+fn not_run(path: &Path, problem: &str) -> CliError {
+    StateError::Plan { path: path.to_owned(), problem: problem.to_owned() }.into()
+}
+
 pub fn run(args: &PlanArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let load = run::load_options(invocation);
-    let compiled = compile_all(&args.playbooks, &args.inventory, &args.selection, &load, Opening::All, invocation)?;
+    let names = [args.playbook.clone()];
+    let mut compiled = compile_all(&names, &args.inventory, &args.selection, &load, Opening::All, invocation)?;
+    let (inputs, used) = (compiled.inputs.clone(), compiled.input.sources.note_used());
+    let fingerprints: Vec<_> = compiled.graphs.iter().map(Graph::fingerprint).collect();
     let looks = RunArgs { forks: args.forks, check: true, diff: true, ..RunArgs::default() };
     let ended = run::execute(compiled, &args.connection, &looks, Style::Plan, invocation)?;
+    if let Some(path) = &args.out {
+        save(path, &ended, fingerprints, |graphs| {
+            let bundle = record::bundle(playbook_command(&invocation.command), &inputs, invocation)?;
+            Ok(PlanFile::new(bundle, &inputs, graphs, used.all()))
+        })?;
+        if !invocation.json {
+            invocation.print(&format!("Saved: `etcdrun playbook --plan {}` runs exactly this\n", path.display()))?;
+        }
+    }
     Ok(ended.exit(args.detailed_exitcode))
+}
+
+fn save(
+    path: &Path,
+    ended: &Ended,
+    fingerprints: Vec<String>,
+    plan: impl FnOnce(Vec<PlannedGraph>) -> Result<PlanFile, CliError>,
+) -> Result<(), CliError> {
+    if ended.result != RunResult::Success {
+        return Err(not_run(path, "it is not saved, since not everything could be planned"));
+    }
+    let predictions = ended.predictions.iter().cloned();
+    let graphs = fingerprints.into_iter().zip(predictions);
+    let graphs = graphs.map(|(fingerprint, predictions)| PlannedGraph { fingerprint, predictions }).collect();
+    Ok(plan(graphs)?.save(path)?)
+}
+
+/// The command line that runs what this one plans.
+fn playbook_command(words: &[String]) -> Vec<String> {
+    let mut command = Vec::new();
+    let mut words = words.iter();
+    let mut is_named = false;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "plan" if !is_named => {
+                is_named = true;
+                command.push("playbook".to_owned());
+            }
+            "--out" => drop(words.next()),
+            word if word.starts_with("--out=") || word == "--detailed-exitcode" => {}
+            word => command.push(word.to_owned()),
+        }
+    }
+    command
+}
+
+/// `playbook --plan PLAN`: from what is in the file, and not from what is on the disk.
+pub(super) fn apply(path: &Path, given: &PlaybookArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let plan = PlanFile::read(path)?;
+    refuse_moved_files(&plan)?;
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let (state_dir, path) = (given.run.state_dir.as_ref().map(absolute), absolute(&path.to_owned()));
+    let password = given.connection.become_password_file.as_ref().map(absolute);
+    let words = std::iter::once("etcdrun".to_owned()).chain(plan.bundle.command.clone()).map(OsString::from);
+    let Ok(Command::Playbook(mut args)) = parse(words).map(|cli| cli.command) else {
+        return Err(not_run(&path, "its command line is not understood any more"));
+    };
+    std::env::set_current_dir(&plan.bundle.folder)?;
+    args.run = RunArgs { check: false, state_dir, forks: given.run.forks.or(args.run.forks), ..given.run.clone() };
+    args.connection.ask_become_pass |= given.connection.ask_become_pass;
+    args.connection.become_password_file = password.or(args.connection.become_password_file);
+    let settings: Settings = serde_json::from_value(plan.bundle.settings.clone()).unwrap_or_default();
+    let planned = Invocation {
+        settings: Settings { color: invocation.settings.color, ..settings },
+        stdout: invocation.stdout,
+        stderr: invocation.stderr,
+        json: invocation.json,
+        verbosity: invocation.verbosity,
+        masker: invocation.masker.clone(),
+        command: plan.bundle.command.clone(),
+        resumed: None,
+        planned: Some(Planned { path, inputs: plan.inputs(), graphs: plan.graphs }),
+    };
+    playbook::run(&args, &planned)
+}
+
+fn refuse_moved_files(plan: &PlanFile) -> Result<(), CliError> {
+    let moved = plan.moved_files();
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = moved.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+    let more = moved.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Err(CliError::Moved(format!("{}{more}", names.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::playbook_command;
+
+    #[test]
+    fn what_is_planned_is_run_by_a_command_line_of_its_own() {
+        let said = |words: &str| playbook_command(&words.split(' ').map(str::to_owned).collect::<Vec<_>>()).join(" ");
+        assert_eq!(said("--json plan plan --out p -i x --detailed-exitcode"), "--json playbook plan -i x");
+        assert_eq!(said("plan site.yaml --out=p -e a=1"), "playbook site.yaml -e a=1");
+    }
 }

@@ -1,20 +1,27 @@
 //! `etcdrun playbook FILE...`: load, compile, run.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
     input::{Opening, compile_all},
-    listing,
+    listing, plan,
     run::{self, Style},
 };
 
 #[derive(Args, Debug)]
 pub struct PlaybookArgs {
     /// Playbooks: paths, or names in ./playbooks or of those that come with etcdrun
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "plan", value_name = "FILE")]
     playbooks: Vec<String>,
+
+    /// Run what `plan --out` has saved in this file, if everything still is as it was
+    #[arg(long, value_name = "PLAN", help_heading = "Run", conflicts_with_all = ["playbooks", "inventory", "limit",
+        "tags", "skip_tags", "start_at_task", "extra_vars", "check", "list_hosts", "list_tasks", "list_tags", "syntax_check"])]
+    pub(super) plan: Option<PathBuf>,
 
     #[command(flatten)]
     inventory: InventoryArgs,
@@ -23,10 +30,10 @@ pub struct PlaybookArgs {
     selection: SelectionArgs,
 
     #[command(flatten)]
-    run: RunArgs,
+    pub(super) run: RunArgs,
 
     #[command(flatten)]
-    connection: ConnectionArgs,
+    pub(super) connection: ConnectionArgs,
 
     /// With --check: exit with 2 if something would or might change, with 1 if a task fails
     #[arg(long, requires = "check", help_heading = "Run")]
@@ -50,6 +57,9 @@ pub struct PlaybookArgs {
 }
 
 pub fn run(args: &PlaybookArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    if let Some(path) = &args.plan {
+        return plan::apply(path, args, invocation);
+    }
     let load = run::load_options(invocation);
     let list = listing::Parts { hosts: args.list_hosts, tasks: args.list_tasks, tags: args.list_tags };
     let runs = !list.any() && !args.syntax_check;

@@ -55,6 +55,12 @@ pub(super) fn state_of(args: &StateArgs, invocation: &Invocation) -> StateFolder
     state_folder(args.state_dir.as_deref(), &inventory_paths(&args.inventory, invocation), invocation)
 }
 
+/// What is needed to load the same again.
+pub(super) fn bundle(command: Vec<String>, inputs: &Inputs, invocation: &Invocation) -> Result<Bundle, CliError> {
+    let settings = serde_json::to_value(&invocation.settings).unwrap_or_default();
+    Ok(Bundle::new(command, std::env::current_dir()?, settings, inputs))
+}
+
 impl RunRecord {
     pub fn open(
         given: Option<&Path>,
@@ -70,8 +76,7 @@ impl RunRecord {
 
     fn begin(state: StateFolder, inputs: &Inputs, invocation: &Invocation) -> Result<Self, CliError> {
         let id = RunId::new();
-        let settings = serde_json::to_value(&invocation.settings).unwrap_or_default();
-        let bundle = Bundle::new(invocation.command.clone(), std::env::current_dir()?, settings, inputs);
+        let bundle = bundle(invocation.command.clone(), inputs, invocation)?;
         let (journal, vault) = state.begin(&id, &bundle, inputs)?;
         Ok(Self { id, state, journal, vault, lines: Vec::new(), fingerprints: Vec::new() })
     }
@@ -122,7 +127,7 @@ impl RunRecord {
     /// The last word. Finished runs of long ago go away.
     pub async fn end(&self, result: RunResult) -> Result<(), CliError> {
         self.journal.commit(Record::Ended { result }).await?;
-        if result == RunResult::LockHeld && self.state.open(&self.id)?.nodes().is_empty() {
+        if matches!(result, RunResult::LockHeld | RunResult::Moved) && self.state.open(&self.id)?.nodes().is_empty() {
             return Ok(self.state.remove(&self.id)?);
         }
         if result == RunResult::Success && self.state.ids().len() > KEPT_RUNS + SLACK {

@@ -54,6 +54,7 @@ pub fn run(args: &ResumeArgs, invocation: &Invocation) -> Result<Exit, CliError>
         masker: invocation.masker.clone(),
         command: bundle.command,
         resumed: Some(Resumed { state, run, inputs, assumed }),
+        planned: None,
     };
     super::run(&cli.command, &resumed)
 }

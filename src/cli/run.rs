@@ -197,6 +197,7 @@ impl Runner<'_> {
     }
 
     async fn run_one(&self, number: usize, graph: Graph, foreseen: &Predictions) -> Result<RunResult, CliError> {
+        let planned = self.invocation.planned.as_ref().map(|planned| planned.graph(number, &graph)).transpose()?;
         let recorder = match &self.record {
             Some(record) => record.recorder(number, &graph)?,
             None => Recorder::none(),
@@ -209,7 +210,7 @@ impl Runner<'_> {
             inventory: self.inventory.clone(),
             sources: self.sources.clone(),
             connector: self.connector.clone(),
-            options: RunOptions { predictions: foreseen.clone(), ..self.options.clone() },
+            options: RunOptions { predictions: foreseen.clone(), planned, ..self.options.clone() },
             emitter,
             interrupt: self.interrupt.clone(),
             recorder,

@@ -17,7 +17,7 @@ use crate::{
     compile::{top_layers, written_layers},
     graph::{Graph, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
-    model::{Emitter, NodeInfo, Predictions, ValueMap},
+    model::{Emitter, NodeInfo, Prediction, Predictions, ValueMap},
     modules::Reach,
     playbook::{Place, Task},
     remote::{LOCK_FOLDER, LinkOptions, Session, Transport},
@@ -54,6 +54,8 @@ pub struct RunOptions {
     pub state: PathBuf,
     /// In check mode: where it is gathered what would become of each node.
     pub predictions: Predictions,
+    /// The plan that is to be run: what was foreseen must still be so.
+    pub planned: Option<Arc<Vec<Prediction>>>,
 }
 
 impl Default for RunOptions {
@@ -75,6 +77,7 @@ impl Default for RunOptions {
             transport: Transport::default(),
             state: PathBuf::from(".etcdrun"),
             predictions: Predictions::default(),
+            planned: None,
         }
     }
 }

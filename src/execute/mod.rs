@@ -23,6 +23,7 @@ mod observe;
 mod once;
 mod pending;
 mod prepare;
+mod rehearsal;
 mod scheduler;
 mod segment;
 mod settle;
@@ -66,9 +67,15 @@ pub struct Run {
 
 /// Runs the graph to its end, or to where it can go.
 pub async fn run(run: Run) -> RunResult {
+    let rehearsal = rehearsal::of(&run);
     let context = Arc::new(context::Context::new(run));
     if let Err(refused) = locks::take(&context).await {
         return refused.tell(&context).await;
+    }
+    if let Err(result) = rehearsal::agrees(&context, rehearsal).await {
+        locks::release(&context, Release::Only).await;
+        context.hosts.close(false).await;
+        return result;
     }
     let result = scheduler::Scheduler::new(context.clone()).run().await;
     // What hosts remember of commands is of use until it is known here that all of them are done.

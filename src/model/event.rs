@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Diff, HostName, MaskedStream, Masker, Outcome, PlanCounts, Status, Value, ValueMap};
+use super::{Diff, Forecast, HostName, MaskedStream, Masker, Outcome, PlanCounts, Status, Value, ValueMap};
 
 pub const EVENT_VERSION: u32 = 1;
 
@@ -146,6 +146,17 @@ pub enum EventKind {
     Warning {
         msg: String,
     },
+    /// A node is not what it was when it was planned, so the plan is not run.
+    Moved {
+        id: Arc<str>,
+        host: HostName,
+        task: Arc<str>,
+        /// `None` if the plan had no such node.
+        planned: Option<Forecast>,
+        now: Option<Forecast>,
+        /// What was there when it was planned, and what is there now.
+        diff: Vec<Diff>,
+    },
     /// The first Ctrl-C: running nodes end, no new ones start.
     Interrupted,
     RunFinished {
@@ -174,6 +185,7 @@ impl EventKind {
                 result.mask(masker);
                 hint.iter_mut().for_each(|hint| masker.mask_in_place(hint));
             }
+            Self::Moved { diff, .. } => diff.iter_mut().for_each(|diff| masker.mask_diff(diff)),
             // Names of files, plays, tasks and hosts: what is written there is no secret.
             Self::RunStarted { .. }
             | Self::PlayStarted { .. }
@@ -195,6 +207,8 @@ pub enum RunResult {
     Unreachable,
     GateRefused,
     LockHeld,
+    /// The hosts are not as they were planned.
+    Moved,
     Interrupted,
 }
 

@@ -1,6 +1,9 @@
 //! What a plan says of each node.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +85,68 @@ impl Predictions {
             counts.add(prediction.forecast);
         }
         counts
+    }
+}
+
+/// A node that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub id: Arc<str>,
+    pub host: HostName,
+    pub task: Arc<str>,
+    pub planned: Option<Forecast>,
+    pub now: Option<Forecast>,
+    pub diff: Vec<Diff>,
+}
+
+/// Where what is foreseen now differs from what was planned.
+pub fn moves(planned: &[Prediction], now: &[Prediction]) -> Vec<Move> {
+    let by_id = |list: &[Prediction]| list.iter().map(|one| (one.id.clone(), one.clone())).collect::<BTreeMap<_, _>>();
+    let (planned, now) = (by_id(planned), by_id(now));
+    let ids: BTreeSet<_> = planned.keys().chain(now.keys()).collect();
+    ids.into_iter().filter_map(|id| moved(planned.get(id), now.get(id))).collect()
+}
+
+fn moved(planned: Option<&Prediction>, now: Option<&Prediction>) -> Option<Move> {
+    if let (Some(planned), Some(now)) = (planned, now)
+        && planned.agrees(now)
+    {
+        return None;
+    }
+    let Prediction { id, host, task, .. } = planned.or(now)?.clone();
+    let hidden = planned.into_iter().chain(now).any(|one| one.hidden);
+    let diffs = |one: Option<&Prediction>| one.filter(|_| !hidden).map_or_else(Vec::new, |one| one.diff.clone());
+    let diff = what_moved(&diffs(planned), &diffs(now));
+    Some(Move { id, host, task, planned: planned.map(|one| one.forecast), now: now.map(|one| one.forecast), diff })
+}
+
+/// What is there now against what was there then; where that is the same, what would be written.
+fn what_moved(planned: &[Diff], now: &[Diff]) -> Vec<Diff> {
+    let diff = |label: &str, before: &str, after: &str| Diff {
+        label: label.to_owned(),
+        before: before.to_owned(),
+        after: after.to_owned(),
+    };
+    let other = |list: &[Diff], label: &str| list.iter().find(|one| one.label == label).cloned();
+    let known = planned.iter().map(|then| match other(now, &then.label) {
+        // It is as the plan would have made it.
+        None => diff(&then.label, &then.before, &then.after),
+        Some(now) if now.before != then.before => diff(&then.label, &then.before, &now.before),
+        Some(now) => diff(&format!("{} (to be written)", then.label), &then.after, &now.after),
+    });
+    // It was as wanted.
+    let new = now.iter().filter(|now| other(planned, &now.label).is_none());
+    let new = new.map(|now| diff(&now.label, &now.after, &now.before));
+    known.chain(new).filter(|diff| diff.before != diff.after).collect()
+}
+
+impl Prediction {
+    /// Whether running it does what was planned. A node that has nothing to do needs no more to agree on.
+    fn agrees(&self, now: &Self) -> bool {
+        match (self.forecast, now.forecast) {
+            (Forecast::NoChange, Forecast::NoChange) => true,
+            (one, other) => one == other && self.arguments == now.arguments && self.diff == now.diff,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     model::Masker,
-    source::{Opener, is_sealed},
+    source::{Opener, UsedFiles, is_sealed},
 };
 
 /// A text up to this size travels inside the payload; anything else is uploaded, and only if it is wanted.
@@ -136,17 +136,23 @@ impl Source {
 pub(super) struct Files {
     opener: Option<Arc<dyn Opener>>,
     masker: Masker,
+    used: UsedFiles,
 }
 
 impl BuildContext<'_> {
     /// `decrypt: false` takes encrypted files as they are.
     pub(super) fn files(&self, decrypt: bool) -> Files {
-        Files { opener: self.sources.opener().filter(|_| decrypt).cloned(), masker: self.sources.masker().clone() }
+        Files {
+            opener: self.sources.opener().filter(|_| decrypt).cloned(),
+            masker: self.sources.masker().clone(),
+            used: self.sources.used().clone(),
+        }
     }
 }
 
 impl Files {
     pub fn read(&self, path: &Path) -> Result<Body, ModuleError> {
+        self.used.note(path);
         let head = head(path).map_err(|error| unreadable(path, &error))?;
         if self.opens(&head) {
             let bytes = self.open(path)?;
@@ -163,6 +169,7 @@ impl Files {
 
     /// The whole of a file, and whether it was encrypted.
     pub fn bytes(&self, path: &Path) -> Result<(Zeroizing<Vec<u8>>, bool), ModuleError> {
+        self.used.note(path);
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
         match self.opens(&bytes) {
             true => self.open(path).map(|opened| (opened, true)),
@@ -217,7 +224,7 @@ mod tests {
         let read = |name: &str, body: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, body).unwrap();
-            let files = Files { opener: None, masker: Masker::default() };
+            let files = Files { opener: None, masker: Masker::default(), used: UsedFiles::default() };
             matches!(files.read(&path).unwrap(), Body::Inline { .. })
         };
         assert!(read("text", "grüße\n".as_bytes()));

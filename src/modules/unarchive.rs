@@ -92,6 +92,7 @@ impl Module for Unarchive {
             return Ok(Action::Remote(payload.value("archive", self.src).value("sha256", "")));
         }
         let path = local::find(&self.src, context.file_paths)?;
+        context.sources.used().note(&path);
         if !path.is_file() {
             return Err(ModuleError::new(format!("`{}` is not a file", path.display())));
         }

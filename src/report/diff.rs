@@ -9,13 +9,22 @@ use crate::model::Diff;
 
 /// A unified diff; empty if nothing differs.
 pub(super) fn unified(diff: &Diff, look: &Look) -> String {
+    between(diff, ["before", "after"], look)
+}
+
+/// What has moved since it was planned, line by line.
+pub(super) fn moved(diff: &Diff, look: &Look) -> Vec<String> {
+    between(diff, ["planned", "now"], look).lines().map(str::to_owned).collect()
+}
+
+fn between(diff: &Diff, [then, now]: [&str; 2], look: &Look) -> String {
     let (before, after) = (sanitize(&diff.before), sanitize(&diff.after));
     let changes = TextDiff::from_lines(before.as_ref(), after.as_ref());
     let mut text = String::new();
     for hunk in changes.unified_diff().context_radius(3).iter_hunks() {
         if text.is_empty() {
-            line(&mut text, look, Tone::Strong, &format!("--- before: {}", diff.label));
-            line(&mut text, look, Tone::Strong, &format!("+++ after: {}", diff.label));
+            line(&mut text, look, Tone::Strong, &format!("--- {then}: {}", diff.label));
+            line(&mut text, look, Tone::Strong, &format!("+++ {now}: {}", diff.label));
         }
         line(&mut text, look, Tone::Quiet, &hunk.header().to_string());
         for change in hunk.iter_changes() {

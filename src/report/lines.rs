@@ -9,7 +9,7 @@ use super::{
     sanitize,
     text::{count, duration},
 };
-use crate::model::{Event, EventKind, NodeInfo, Shown, Status, Value};
+use crate::model::{Diff, Event, EventKind, Forecast, HostName, NodeInfo, Shown, Status, Value};
 
 /// How much of a failed command's output is shown without `-v`.
 const TAIL_LINES: usize = 20;
@@ -80,6 +80,7 @@ impl Lines {
                 self.finished(node, *status, *seconds, result, hint.as_deref())
             }
             EventKind::Warning { msg } => format!("{} {}\n", self.look.paint(Tone::Warning, "warning:"), sanitize(msg)),
+            EventKind::Moved { host, task, planned, now, diff, .. } => self.moved(host, task, *planned, *now, diff),
             EventKind::Interrupted => {
                 let text = "interrupted: running tasks end, no new ones start; Ctrl-C again leaves at once";
                 format!("{}\n", self.look.paint(Tone::Warning, text))
@@ -166,6 +167,29 @@ impl Lines {
         if let Some(hint) = hint {
             self.field(text, "hint", hint);
         }
+    }
+
+    /// A node that is not what it was when it was planned: what moved is shown whatever was asked for.
+    fn moved(
+        &self,
+        host: &HostName,
+        task: &str,
+        planned: Option<Forecast>,
+        now: Option<Forecast>,
+        diff: &[Diff],
+    ) -> String {
+        let word = self.look.paint(Tone::Bad, format!("{:<11}", "moved"));
+        let mut text = format!("{word} {host}  {}\n", sanitize(task));
+        let name = |forecast: Option<Forecast>| forecast.map_or("not in the plan", Forecast::name);
+        let verdicts = match planned == now {
+            true => format!("{}, but not the same", name(now)),
+            false => format!("{}; planned was: {}", name(now), name(planned)),
+        };
+        self.field(&mut text, "now", &verdicts);
+        for line in diff.iter().flat_map(|diff| diff::moved(diff, &self.look)) {
+            let _ = writeln!(text, "    {line}");
+        }
+        text
     }
 
     fn diffs(&self, text: &mut String, result: &Shown) {

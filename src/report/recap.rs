@@ -131,6 +131,7 @@ impl Recap {
             RunResult::Unreachable => "unreachable",
             RunResult::GateRefused => "a gate refused to go on",
             RunResult::LockHeld => "another run holds the lock",
+            RunResult::Moved => "the hosts are not as they were planned, so nothing was changed",
             RunResult::Interrupted => "interrupted",
         };
         let hosts = |is: fn(&Counts) -> bool| self.hosts.values().filter(|counts| is(counts)).count();

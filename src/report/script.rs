@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::model::{Diff, EVENT_VERSION, Event, EventKind, NodeInfo, RunResult, Shown, Status, ValueMap};
+use crate::model::{Diff, EVENT_VERSION, Event, EventKind, Forecast, NodeInfo, RunResult, Shown, Status, ValueMap};
 
 pub(super) fn node(host: &str, task: &str) -> Arc<NodeInfo> {
     Arc::new(NodeInfo {
@@ -121,6 +121,14 @@ pub(super) fn run() -> Vec<Event> {
         finished(node("h10", "Guess"), Status::Ok, 0.1, Shown { unknown: true, ..Shown::default() }),
         finished(handler, Status::Changed, 0.5, Shown::default()),
         event(EventKind::Interrupted),
+        event(EventKind::Moved {
+            id: "Web/h1/Write the greeting".into(),
+            host: "h1".into(),
+            task: "Write the greeting".into(),
+            planned: Some(Forecast::Change),
+            now: Some(Forecast::Change),
+            diff: vec![Diff { label: "/etc/motd".into(), before: "old\n".into(), after: "by hand\n".into() }],
+        }),
         event(EventKind::RunFinished {
             run: "r1".into(),
             seconds: 80.2,

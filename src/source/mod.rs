@@ -19,6 +19,6 @@ pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use node::{Key, Kind, Map, Node, Vars};
 pub use parse::{MAX_FILE_BYTES, parse};
 pub use sealed::{AGE_TAG, OpenError, Opener, is_sealed};
-pub use sources::{Position, Sources};
+pub use sources::{Position, Sources, UsedFiles};
 pub use suggest::did_you_mean;
 pub use typed::{TypeError, check, from_node};

@@ -1,9 +1,10 @@
 //! The files that were read, kept so that a diagnostic can show the line it speaks of.
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use zeroize::Zeroizing;
@@ -29,6 +30,7 @@ pub struct Sources {
     opener: Option<Arc<dyn Opener>>,
     values_stay_sealed: bool,
     masker: Masker,
+    used: UsedFiles,
 }
 
 impl fmt::Debug for Sources {
@@ -38,6 +40,25 @@ impl fmt::Debug for Sources {
 }
 
 /// A line and a column, both counted from one.
+/// Files of the operator that tasks have used, with the sums of what was in them, where somebody wants to know.
+#[derive(Clone, Debug, Default)]
+pub struct UsedFiles(Option<Arc<Mutex<BTreeMap<PathBuf, String>>>>);
+
+impl UsedFiles {
+    pub fn note(&self, path: &Path) {
+        let Some(files) = &self.0 else { return };
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        // What cannot be read is told where it is used.
+        if let Ok(bytes) = std::fs::read(&path) {
+            files.lock().unwrap_or_else(PoisonError::into_inner).insert(path, super::disk::sum(&bytes));
+        }
+    }
+
+    pub fn all(&self) -> BTreeMap<PathBuf, String> {
+        self.0.as_ref().map(|files| files.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: usize,
@@ -57,6 +78,16 @@ impl Sources {
 
     pub fn opener(&self) -> Option<&Arc<dyn Opener>> {
         self.opener.as_ref()
+    }
+
+    /// From now on, files that tasks send or render are noted.
+    pub fn note_used(&mut self) -> UsedFiles {
+        self.used = UsedFiles(Some(Arc::default()));
+        self.used.clone()
+    }
+
+    pub fn used(&self) -> &UsedFiles {
+        &self.used
     }
 
     pub fn masker(&self) -> &Masker {

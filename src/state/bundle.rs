@@ -69,6 +69,10 @@ impl Bundle {
         Ok(inputs)
     }
 
+    pub(super) fn answers(&self) -> &BTreeMap<PathBuf, Answers> {
+        &self.answers
+    }
+
     pub(super) fn sums(&self) -> BTreeSet<String> {
         self.answers.values().flat_map(Answers::sums).map(str::to_owned).collect()
     }

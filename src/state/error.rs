@@ -9,6 +9,8 @@ pub enum StateError {
     /// Lines before `line` are whole.
     #[error("{}: line {line} is damaged: {problem}", path.display())]
     Damaged { path: PathBuf, line: usize, problem: String },
+    #[error("the plan {}: {problem}", path.display())]
+    Plan { path: PathBuf, problem: String },
     #[error("there is no run `{0}`")]
     NoRun(String),
     #[error("there is no run that could be resumed")]
@@ -43,6 +45,7 @@ impl StateError {
                 Some("`etcdrun runs` lists them".to_owned())
             }
             Self::Running(_) => Some("wait for it, or end it".to_owned()),
+            Self::Plan { .. } => Some("`etcdrun plan FILE --out PLAN` makes a new one".to_owned()),
             Self::NotResumable(..) => None,
         }
     }

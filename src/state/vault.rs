@@ -33,8 +33,18 @@ impl Vault {
         Self::with(&*key, path)
     }
 
+    /// A key that lies nowhere yet, and its text.
+    pub(super) fn fresh(path: &Path) -> Result<(Self, Zeroizing<String>), StateError> {
+        let key = Zeroizing::new(rand::random::<[u8; KEY_BYTES]>());
+        Ok((Self::with(&*key, path)?, Zeroizing::new(STANDARD.encode(*key))))
+    }
+
     pub(super) fn open(path: &Path) -> Result<Self, StateError> {
         let text = std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| StateError::io(path, &error))?;
+        Self::of_key(&text, path)
+    }
+
+    pub(super) fn of_key(text: &str, path: &Path) -> Result<Self, StateError> {
         let key = STANDARD.decode(text.trim()).map(Zeroizing::new).unwrap_or_default();
         Self::with(&key, path)
     }
@@ -46,16 +56,23 @@ impl Vault {
 
     /// `None` if it cannot be done, which does not happen with results of a sane size.
     pub fn seal(&self, outcome: &Outcome) -> Option<String> {
-        let mut bytes = serde_json::to_vec(outcome).ok()?;
+        self.seal_bytes(serde_json::to_vec(outcome).ok()?)
+    }
+
+    pub(super) fn seal_bytes(&self, mut bytes: Vec<u8>) -> Option<String> {
         let nonce = self.key.seal_in_place_append_tag(Aad::empty(), &mut bytes).ok()?;
         Some(STANDARD.encode([&nonce.as_ref()[..], &bytes].concat()))
     }
 
     pub fn unseal(&self, text: &str) -> Option<Outcome> {
-        let mut bytes = STANDARD.decode(text).ok()?;
+        serde_json::from_slice(&self.unseal_bytes(text)?).ok()
+    }
+
+    pub(super) fn unseal_bytes(&self, text: &str) -> Option<Zeroizing<Vec<u8>>> {
+        let mut bytes = Zeroizing::new(STANDARD.decode(text).ok()?);
         let nonce = Nonce::try_assume_unique_for_key(bytes.get(..NONCE_BYTES)?).ok()?;
         let plain = self.key.open_in_place(nonce, Aad::empty(), &mut bytes[NONCE_BYTES..]).ok()?;
-        serde_json::from_slice(plain).ok()
+        Some(Zeroizing::new(plain.to_vec()))
     }
 }
 

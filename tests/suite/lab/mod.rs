@@ -8,6 +8,7 @@ mod hosts;
 mod hypervisors;
 mod leftovers;
 mod libvirt;
+mod plan;
 mod systemd;
 mod tools;
 

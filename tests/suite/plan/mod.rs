@@ -2,6 +2,7 @@
 
 mod foresight;
 mod guard;
+mod saved;
 
 use std::collections::BTreeMap;
 
