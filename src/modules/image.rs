@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    action::{ActionContext, ActionError, EngineAction},
+    action::{ActionContext, ActionError, EngineAction, Permit},
     download,
     http::{self, HttpError},
     local, place,
