@@ -2,7 +2,7 @@
 # The ISO tells its own contents apart by its application id: `ETCDRUN UUID SHA256`, at a fixed place in its first sector.
 
 read_seed() {
-    application=$(dd if="$path" bs=1 skip=33342 count=128 2>/dev/null | tr -d '\000')
+    application=$(tail -c +33343 "$path" | head -c 128 | tr -d '\000')
     case $application in
     'ETCDRUN '*)
         read -r _ seed_uuid seed_sha256 _ <<SEED

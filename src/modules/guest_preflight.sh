@@ -46,14 +46,19 @@ volumes() {
     vir vol-list "$1" 2>/dev/null | while read -r name _; do printf 'volume %s %s\n' "$1" "$name"; done
 }
 
-# How long a write of etcd's usual size takes until it is on disk, in microseconds.
+# How long a write of etcd's usual size takes until it is on disk. A plan does not find out: that takes a file.
 fsync() {
+    seconds=''
+    mutate measure "$1"
+    printf 'fsync %s %s\n' "$1" "${seconds:--}"
+}
+
+measure() {
     folder=$1
     while [ ! -d "$folder" ]; do folder=${folder%/*} folder=${folder:-/}; done
     probe=$folder/.etcdrun-fsync-$$
     seconds=$(timeout 10 dd if=/dev/zero of="$probe" bs=2300 count=100 oflag=dsync 2>&1 | sed -n 's/.*, \([0-9.e-]*\) s\(econds\)*,.*/\1/p')
     rm -f "$probe"
-    printf 'fsync %s %s\n' "$1" "${seconds:--}"
 }
 
 need_libvirt

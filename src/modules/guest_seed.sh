@@ -22,6 +22,12 @@ find_uuid() {
     if [ "$CHECK" ]; then uuid=00000000-0000-0000-0000-000000000000; else read -r uuid </proc/sys/kernel/random/uuid; fi
 }
 
+replace() {
+    rm -f "$new"
+    write_seed
+    put_into_place
+}
+
 # Gives $new its name.
 put_into_place() {
     chmod 600 "$new"
@@ -63,11 +69,7 @@ present() {
     else
         changed
         show
-        if [ -z "$CHECK" ]; then
-            rm -f "$new"
-            write_seed
-            put_into_place
-        fi
+        mutate replace
     fi
 }
 

@@ -8,11 +8,15 @@
 probe_folder=/run/etcdrun
 probe_seconds=5
 
-# Sets $virt to kvm or qemu, and $virt_reason if it is not kvm.
+# Sets $virt to kvm or qemu, and $virt_reason if it is not kvm. In check mode to nothing, unless it was found out before.
 probe_kvm() {
     virt='' virt_reason=''
     if [ -r "$probe_folder/virt" ]; then read -r virt virt_reason <"$probe_folder/virt"; fi
     case $virt in kvm | qemu) return ;; esac
+    mutate find_out
+}
+
+find_out() {
     really_probe
     # Without the folder the next one has to find out again.
     if mkdir -p "$probe_folder" 2>/dev/null; then

@@ -377,7 +377,7 @@ struct Keep {
 impl EngineAction for Keep {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let looked = context.run(self.look()).await?;
-        if looked.failed {
+        if looked.failed || looked.unknown {
             return Ok(looked);
         }
         let found = Found::read(&looked, self.parts.len(), self.module.virt);

@@ -52,6 +52,10 @@ for part in "$@"; do
 done
 if [ "$arg_virt" ]; then
     probe_kvm
+    if [ -z "$virt" ]; then
+        unknown "whether KVM works on this hypervisor is found out when a guest is made"
+        exit 0
+    fi
     result virt "$virt"
     result virt_reason "$virt_reason"
 fi

@@ -17,7 +17,7 @@ image_sum() {
     fi
     sum=$(sha256sum <"$path") || fail "cannot read $path"
     sum=${sum%% *}
-    keep_sum
+    mutate keep_sum
 }
 
 keep_sum() {

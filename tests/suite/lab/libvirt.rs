@@ -79,7 +79,8 @@ fn virsh(place: &Place, args: &[&str]) -> String {
 fn a_guest_is_defined_once_and_stays_as_it_is() {
     let place = place();
     let check = play(&place, &["--check"]).ends(0);
-    assert_eq!(changed(&check).len(), 6);
+    // Nobody has tried yet whether KVM works there, so nothing is known of the domain.
+    assert_eq!(changed(&check).len(), 5);
     assert!(!virsh(&place, &["pool-list", "--all", "--name"]).contains("etcd"), "check mode changes nothing");
 
     assert_eq!(changed(&play(&place, &[]).ends(0)).len(), 6);

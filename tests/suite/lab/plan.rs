@@ -19,7 +19,7 @@ const EVERYTHING: &str = r##"
     - { name: Touch, file: { path: /srv/touched, state: touch } }
     - { name: Link, file: { path: /srv/link, src: /etc/hostname, state: link } }
     - { name: Remove, file: { path: /etc/hostname, state: absent } }
-    - { name: Modes, file: { path: /etc, recurse: true, mode: g-r } }
+    - { name: Modes, file: { path: /etc, state: directory, recurse: true, mode: g-r } }
     - { name: Copy, copy: { content: "x\n", dest: /srv/copy, mode: "u+x,g=", backup: true } }
     - { name: Replace, copy: { content: "x\n", dest: /etc/hosts, backup: true, validate: "test -f %s" } }
     - { name: Tree, copy: { src: tree/, dest: /srv/tree } }
@@ -67,6 +67,8 @@ fn files(place: &Place) -> BTreeMap<String, String> {
     let said = place.hosts[0].run(&words).unwrap();
     said.lines()
         .filter_map(|line| line.split_once('\t'))
+        // A login writes the message of the day there.
+        .filter(|(path, _)| *path != "/run")
         .map(|(path, rest)| (path.to_owned(), rest.to_owned()))
         .collect()
 }
