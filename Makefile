@@ -9,7 +9,7 @@ HYPERVISORS ?= 3
 HOSTS ?= 10
 ROUNDS ?= 3
 
-.PHONY: help setup build test test-lab lint fmt audit taste bench doc clean lab lab-up lab-down lab-status
+.PHONY: help setup build test test-lab lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,13 @@ audit: ## licences, bans, sources, and known vulnerabilities, by cargo-deny
 
 taste: setup ## a first taste: a playbook on three hosts on loopback
 	@tests/taste.sh
+
+demo: setup lab ## the main job: a cluster of etcd on three hypervisors of this machine
+	cargo build --locked --quiet
+	@tests/demo.sh
+
+demo-down: lab ## end what `make demo` has left up
+	@tests/demo.sh down
 
 bench: setup ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3)
 	cargo build --release --locked -p etcdrun -p etcdrun-bench

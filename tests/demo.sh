@@ -1,0 +1,74 @@
+#!/bin/bash
+# The main job, from nothing: three hypervisors on this machine, a virtual machine on each of them, and a cluster of etcd in
+# these, with TLS and authentication. The lab stays up afterwards, to be played with; `tests/demo.sh down` ends it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+name="etcdrun-demo"
+folder=target/demo
+lab="target/debug/lab --name $name"
+etcdrun=target/debug/etcdrun
+
+say() { printf '\n== %s\n' "$*"; }
+
+if [ "${1-}" = down ]; then
+    $lab down
+    rm -rf "$folder"
+    exit
+fi
+
+say 'Three hypervisors'
+mkdir -p "$folder"
+$lab up --hypervisors 3 --hosts 0
+cp inventory/lab.yaml "$folder/inventory.yaml"
+
+# The lab's network is where its first hypervisor is.
+subnet=$(sed -n 's/.*address: \(10\.86\.[0-9]*\)\..*/\1/p' "$folder/inventory.yaml" | head -n 1)
+key=$(sed -n 's/.*identity_file: *//p' "$folder/inventory.yaml" | head -n 1)
+server=$($lab etcd 3.5 | grep -o '/[^ ]*' | head -n 1)
+version=$("$server" --version | sed -n 's/^etcd Version: //p')
+sum=$(sha256sum "$server")
+cat >>"$folder/inventory.yaml" <<END
+
+etcd_releases:
+  $version: { file: $server, sha256: ${sum%% *} }
+
+clusters:
+  demo:
+    etcd: { version: $version, quota: 1GiB, data_device: /dev/disk/by-id/virtio-data }
+    guest:
+      vcpus: 1
+      memory: 512MiB
+      disk: { base: /srv/guest.qcow2, size: 4GiB, cache: unsafe }
+      data_disk: { size: 1GiB, cache: unsafe }
+      admin: { user: ops, ssh_keys: ["$(cat "$key.pub")"] }
+    ssh: { user: ops }
+    members:
+END
+for n in 1 2 3; do
+    echo "      etcd-$n: { hypervisor: hv$n, interfaces: [{ bridge: br0, ip: $subnet.$((209 + n))/24 }] }"
+done >>"$folder/inventory.yaml"
+
+say 'A cluster on them: guests, certificates, etcd, authentication'
+"$etcdrun" playbook site.yaml -i "$folder/inventory.yaml"
+
+say 'Once more: nothing is left to do'
+"$etcdrun" playbook site.yaml -i "$folder/inventory.yaml"
+
+say 'What a client sees'
+pki=$folder/.etcdrun/pki/demo
+endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:2379
+tools=$($lab tools | grep -o '/[^ ]*' | head -n 1)
+if [ -d "$tools" ]; then tools=$tools/etcdctl; fi
+"${tools%/*}/etcdctl" --endpoints "$endpoints" --cacert "$pki/ca.crt" --cert "$pki/clients/root.crt" --key "$pki/clients/root.key" \
+    endpoint status --write-out=table
+
+cat <<END
+
+The cluster is up. What to try next:
+  $etcdrun exec members -i $folder/inventory.yaml --read-only -- systemctl status etcd
+  $etcdrun certs list -i $folder/inventory.yaml
+  change quota in $folder/inventory.yaml, then: $etcdrun plan site.yaml -i $folder/inventory.yaml
+  $lab kill hv2, and look at the cluster again
+  make demo-down ends all of it
+END
