@@ -20,13 +20,12 @@ fi
 say 'Three hypervisors'
 mkdir -p "$folder"
 $lab up --hypervisors 3 --hosts 0
-cp inventory/lab.yaml "$folder/inventory.yaml"
+cp "/var/lib/etcdrun-lab/$name/inventory.yaml" "$folder/inventory.yaml"
 
 # The lab's network is where its first hypervisor is.
 subnet=$(sed -n 's/.*address: \(10\.86\.[0-9]*\)\..*/\1/p' "$folder/inventory.yaml" | head -n 1)
 key=$(sed -n 's/.*identity_file: *//p' "$folder/inventory.yaml" | head -n 1)
-server=$($lab etcd 3.5 | grep -o '/[^ ]*' | head -n 1)
-version=$("$server" --version | sed -n 's/^etcd Version: //p')
+read -r version server <<<"$($lab etcd 3.5)"
 sum=$(sha256sum "$server")
 cat >>"$folder/inventory.yaml" <<END
 
@@ -58,9 +57,7 @@ say 'Once more: nothing is left to do'
 say 'What a client sees'
 pki=$folder/.etcdrun/pki/demo
 endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:2379
-tools=$($lab tools | grep -o '/[^ ]*' | head -n 1)
-if [ -d "$tools" ]; then tools=$tools/etcdctl; fi
-"${tools%/*}/etcdctl" --endpoints "$endpoints" --cacert "$pki/ca.crt" --cert "$pki/clients/root.crt" --key "$pki/clients/root.key" \
+"$($lab tools)/etcdctl" --endpoints "$endpoints" --cacert "$pki/ca.crt" --cert "$pki/clients/root.crt" --key "$pki/clients/root.key" \
     endpoint status --write-out=table
 
 cat <<END
