@@ -10,7 +10,7 @@ use super::{
 use crate::{
     etcd::{ServerConfig, environment, settings},
     inventory::sections::{AuthMethod, AuthSection, EtcdSection},
-    model::{Effects, FileMode},
+    model::{Effects, FileMode, Resource},
 };
 
 /// Writes the settings of an etcd server, as the version that it runs understands them.
@@ -73,7 +73,7 @@ impl Module for EtcdConfig {
     const RESULT: &'static [ResultField] = place::RESULT;
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().writing([Resource::path(&self.dest)])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

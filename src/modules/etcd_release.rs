@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     inventory::sections::Release,
-    model::{Effects, FileMode, Outcome, Value, Version},
+    model::{Effects, FileMode, Outcome, Resource, Value, Version},
     remote::Payload,
 };
 
@@ -56,7 +56,7 @@ impl Module for EtcdRelease {
     const RESULT: &'static [ResultField] = place::RESULT;
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().writing([Resource::path(&self.dest)])
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     etcd::{ClusterStatus, EtcdError, MemberClient, look},
     inventory::sections::{AuthSection, TlsSection},
-    model::{Disruption, Effects, Outcome, Value},
+    model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
 
@@ -75,7 +75,8 @@ impl Module for EtcdService {
     const RESULT: &'static [ResultField] = &[ResultField { name: "restarted", doc: "Whether it ran before." }];
 
     fn effects(&self) -> Effects {
-        Effects::converging().disrupting(Disruption::Maybe)
+        // What it reads may be about to change, and then nobody knows whether it restarts.
+        Effects::converging().disrupting(Disruption::Maybe).reading(self.reads.iter().map(Resource::path))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     inventory::sections::TlsSection,
-    model::{Diff, Effects, FileMode, Outcome, Value},
+    model::{Diff, Effects, FileMode, Outcome, Resource, Value},
     pki::{Authority, Brought, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
     remote::Payload,
 };
@@ -80,7 +80,7 @@ impl Module for PkiCertificate {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects::converging().writing([&self.certificate, &self.key, &self.authority].map(Resource::path))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

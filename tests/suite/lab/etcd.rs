@@ -200,6 +200,9 @@ fn what_changes_reaches_the_servers_one_after_the_other() {
     let quota = named.replace("version: 3.5.34", "version: 3.5.34, quota: 4GiB");
     assert_ne!(quota, named);
     site.place.folder.write("inventory.yaml", &quota);
+    let plan = site.place.folder.run(&["plan", "site.yaml", "-i", "inventory.yaml"]).ends(0);
+    let service = plan.stdout.lines().find(|line| line.contains("etcd : Service")).unwrap_or_default();
+    assert!(service.starts_with("unknown"), "a plan does not say that nothing is restarted:\n{}", plan.stdout);
     site.play(&[]).ends(0);
     assert!(starts().iter().zip(&before).all(|(now, before)| now != before));
     site.is_served_by_all();
