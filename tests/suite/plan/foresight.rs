@@ -95,7 +95,7 @@ fn unknown_travels_by_what_is_read_and_by_what_is_looked_at_and_not_by_order() {
 fn a_plan_as_it_is_read() {
     let bench = bench();
     let said = bench.plan().ends(0).stdout;
-    let said = said.replace(&bench.folder.path("work").display().to_string(), "/work");
+    let said = said.replace(&bench.folder.path("work").display().to_string(), "/site");
     let (plan, time) = said.trim_end().rsplit_once(" (").unwrap();
     assert!(time.ends_with("s)"), "{time}");
     insta::assert_snapshot!(plan);

@@ -45,7 +45,7 @@ fn where_the_world_has_moved_nothing_runs_and_it_is_said_what_moved() {
     let bench = bench();
     bench.folder.write("work/file", "by hand\n").write("work/kept", "another\n").write("work/version", "v2\n");
     let said = bench.folder.run(&["playbook", "--plan", "site.plan"]).ends(7);
-    let text = said.stdout.replace(&bench.folder.path("work").display().to_string(), "/work");
+    let text = said.stdout.replace(&bench.folder.path("work").display().to_string(), "/site");
     insta::assert_snapshot!(text);
     assert_eq!(bench.folder.read("work/file"), "by hand\n");
     assert!(!bench.folder.path("work/count").exists());
