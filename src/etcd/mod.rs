@@ -12,6 +12,7 @@ mod client;
 mod config;
 mod error;
 mod http;
+pub mod observe;
 mod record;
 pub mod settings;
 mod status;

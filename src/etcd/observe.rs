@@ -1,0 +1,312 @@
+//! A look at a whole cluster: every member is asked for itself, all at once, each within a limit.
+//!
+//! ```text
+//! observe(clients, limit) ──> Observation ──> rules::judge, path::hops
+//! ```
+//!
+//! Nothing of it goes through the log of raft: alarms come from Status and not from the alarm API, and whether
+//! authentication is on is told by how a login of nobody is refused, which is before anything is proposed.
+
+use std::time::Duration;
+
+use futures_util::future::{join_all, join4};
+use serde::Serialize;
+
+use super::{EtcdError, MemberClient};
+use crate::model::Version;
+
+/// What major and minor of a version are: what decides about upgrades.
+pub type Series = (u16, u16);
+
+/// What the members of a cluster say, at about the same time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Observation {
+    /// In the order in which they were asked.
+    pub members: Vec<Seen>,
+    /// Whether authentication is on. Asked only where it matters: while a member runs 3.4.
+    pub auth: Option<bool>,
+}
+
+/// One member that was asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Seen {
+    /// The name in the inventory.
+    pub name: String,
+    /// What it says, or why it says nothing.
+    pub answer: Result<View, String>,
+}
+
+/// What a member says of itself and of the others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct View {
+    pub id: u64,
+    pub cluster_id: u64,
+    pub version: Version,
+    /// What all members are known to understand; nothing while it is undecided.
+    pub cluster_version: Option<Series>,
+    /// What the data on disk is like; from 3.6 on.
+    pub storage_version: Option<Series>,
+    /// To where a downgrade is allowed, if one is; from 3.6 on.
+    pub downgrade: Option<Series>,
+    /// The member it takes for the leader.
+    pub leader: Option<u64>,
+    pub term: u64,
+    /// The last entry that is known to be agreed to.
+    pub raft_index: u64,
+    /// The last entry that is in its data.
+    pub applied_index: u64,
+    pub revision: i64,
+    pub db_size: u64,
+    /// What a defragmentation would leave of it.
+    pub db_in_use: u64,
+    /// From 3.6 on.
+    pub quota: Option<u64>,
+    pub is_learner: bool,
+    pub alarms: Vec<Alarm>,
+    /// What else Status complains of, such as that there is no leader.
+    pub complaints: Vec<String>,
+    /// The members as it knows them, by id; a learner does not tell.
+    pub list: Result<Vec<Listed>, String>,
+    /// Whether a linearizable read through it was answered.
+    pub read: Result<(), String>,
+}
+
+/// A member, as another lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Listed {
+    pub id: u64,
+    /// Empty as long as it has not started.
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub is_learner: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Alarm {
+    pub member: u64,
+    pub kind: AlarmKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmKind {
+    Nospace,
+    Corrupt,
+    Other(String),
+}
+
+/// Asks every member at once; none takes longer than `limit`.
+pub async fn observe(members: &[MemberClient], limit: Duration) -> Observation {
+    let members_seen = join_all(members.iter().map(|member| see(member, limit))).await;
+    let mut observation = Observation { members: members_seen, auth: None };
+    if observation.views().any(|(_, view)| view.version.series() == (3, 4)) {
+        observation.auth = authentication(members, limit).await;
+    }
+    observation
+}
+
+/// One member, by itself: for waiting until it is back.
+pub async fn see(member: &MemberClient, limit: Duration) -> Seen {
+    let answer = match tokio::time::timeout(limit, ask(member)).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(EtcdError::TimedOut { member: member.name.to_string(), limit }.to_string()),
+    };
+    Seen { name: member.name.to_string(), answer }
+}
+
+async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
+    let client = member.client().await?;
+    let (mut one, mut two, mut three) = (client.clone(), client.clone(), client);
+    let (status, list, version, read) = join4(
+        member.bounded(one.status()),
+        member.bounded(two.member_list()),
+        member.get("/version"),
+        member.bounded(three.get("health", None)),
+    )
+    .await;
+    let status = status?;
+    let version: serde_json::Value = version.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let (alarms, complaints) = complaints(status.errors());
+    let header = status.header();
+    let told = status.version();
+    let list = list.map_err(|error| error.to_string()).map(|list| listed(list.members()));
+    Ok(View {
+        id: header.map_or(0, |header| header.member_id()),
+        cluster_id: header.map_or(0, |header| header.cluster_id()),
+        version: told.parse().map_err(|_| EtcdError::Refused {
+            member: member.name.to_string(),
+            reason: format!("it runs `{told}`, which is no released version"),
+        })?,
+        cluster_version: version["etcdcluster"].as_str().and_then(series),
+        storage_version: series(status.storage_version()),
+        downgrade: status.downgrade_info().filter(|info| info.enabled()).and_then(|info| series(info.target_version())),
+        leader: Some(status.leader()).filter(|leader| *leader != 0),
+        term: status.raft_term(),
+        raft_index: status.raft_index(),
+        applied_index: status.raft_applied_index(),
+        revision: header.map_or(0, |header| header.revision()),
+        db_size: status.db_size().try_into().unwrap_or_default(),
+        db_in_use: status.raft_used_db_size().try_into().unwrap_or_default(),
+        quota: u64::try_from(status.db_size_quota()).ok().filter(|quota| *quota > 0),
+        is_learner: status.is_learner(),
+        alarms,
+        complaints,
+        list,
+        read: match read {
+            // Leave to read is not the point: a member without a majority does not even get as far as refusing it.
+            Ok(_) | Err(EtcdError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        },
+    })
+}
+
+fn listed(members: &[etcd_client::Member]) -> Vec<Listed> {
+    let one = |member: &etcd_client::Member| {
+        let mut peer_urls = member.peer_urls().to_vec();
+        peer_urls.sort();
+        Listed { id: member.id(), name: member.name().to_owned(), peer_urls, is_learner: member.is_learner() }
+    };
+    let mut members: Vec<Listed> = members.iter().map(one).collect();
+    members.sort();
+    members
+}
+
+/// `3.6` as well as `3.6.0`; nothing for `not_decided`.
+fn series(text: &str) -> Option<Series> {
+    let mut numbers = text.split('.').map(str::parse::<u16>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Status tells alarms as texts: `memberID:8211f1d0f64f3269 alarm:NOSPACE`, with more or less space between the two.
+fn complaints(errors: &[String]) -> (Vec<Alarm>, Vec<String>) {
+    let mut alarms = Vec::new();
+    let mut others = Vec::new();
+    for error in errors {
+        let word = |name: &str| error.split_whitespace().find_map(|word| word.strip_prefix(name));
+        match word("alarm:") {
+            Some(kind) => alarms.push(Alarm {
+                member: word("memberID:").and_then(|id| id.parse().ok()).unwrap_or_default(),
+                kind: match kind {
+                    "NOSPACE" => AlarmKind::Nospace,
+                    "CORRUPT" => AlarmKind::Corrupt,
+                    other => AlarmKind::Other(other.to_owned()),
+                },
+            }),
+            None => others.push(error.clone()),
+        }
+    }
+    alarms.sort();
+    (alarms, others)
+}
+
+/// Whether authentication is on, as any member knows that answers.
+async fn authentication(members: &[MemberClient], limit: Duration) -> Option<bool> {
+    for member in members {
+        if let Ok(Ok(is_on)) = tokio::time::timeout(limit, member.authenticates()).await {
+            return Some(is_on);
+        }
+    }
+    None
+}
+
+impl Observation {
+    /// The members that answer, with what they say.
+    pub fn views(&self) -> impl Iterator<Item = (&str, &View)> {
+        self.members.iter().filter_map(|seen| Some((seen.name.as_str(), seen.answer.as_ref().ok()?)))
+    }
+
+    pub fn view(&self, name: &str) -> Option<&View> {
+        self.views().find(|(known, _)| *known == name).map(|(_, view)| view)
+    }
+
+    /// The members of the cluster, as the best informed one lists them: by the highest term, then the most entries.
+    pub fn list(&self) -> &[Listed] {
+        let lists =
+            self.views().filter_map(|(_, view)| Some((view.term, view.applied_index, view.list.as_ref().ok()?)));
+        lists.max_by_key(|(term, index, _)| (*term, *index)).map(|(_, _, list)| list.as_slice()).unwrap_or_default()
+    }
+
+    pub fn voters(&self) -> impl Iterator<Item = &Listed> {
+        self.list().iter().filter(|member| !member.is_learner)
+    }
+
+    /// The leader by name and view: whom the members of the highest term follow, if it answers itself.
+    pub fn leader(&self) -> Option<(&str, &View)> {
+        let term = self.views().map(|(_, view)| view.term).max()?;
+        let leader = self.views().filter(|(_, view)| view.term == term).find_map(|(_, view)| view.leader)?;
+        self.views().find(|(_, view)| view.id == leader)
+    }
+
+    /// The leader's index, to be reached by others later. Taken once: two looks under load differ by hundreds.
+    pub fn mark(&self) -> Option<u64> {
+        self.leader().map(|(_, view)| view.raft_index)
+    }
+
+    /// What a member is called, by its id: in the inventory, or as it is listed.
+    pub fn name(&self, id: u64) -> String {
+        let seen = self.views().find(|(_, view)| view.id == id).map(|(name, _)| name.to_owned());
+        let listed = || self.list().iter().find(|member| member.id == id && !member.name.is_empty());
+        seen.or_else(|| listed().map(|member| member.name.clone())).unwrap_or_else(|| format!("{id:x}"))
+    }
+}
+
+impl Seen {
+    /// Why it is not a member that others can count on: it answers, reads through a majority, and has no complaint.
+    pub fn trouble(&self) -> Option<String> {
+        let view = match &self.answer {
+            Ok(view) => view,
+            Err(error) => return Some(error.clone()),
+        };
+        match (&view.read, view.leader, view.complaints.first()) {
+            (Err(error), ..) => Some(error.clone()),
+            (_, None, _) => Some(format!("{} has no leader", self.name)),
+            (.., Some(complaint)) => Some(format!("{} complains: {complaint}", self.name)),
+            _ => None,
+        }
+    }
+
+    pub fn is_well(&self) -> bool {
+        self.trouble().is_none()
+    }
+}
+
+impl View {
+    /// Whether it has all that was agreed to at a mark, in its data.
+    pub fn has_reached(&self, mark: u64) -> bool {
+        self.applied_index >= mark
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_are_read_out_of_what_status_complains_of() {
+        let errors = [
+            "memberID:10501334649042878790 alarm:NOSPACE ",
+            "memberID:7  alarm:CORRUPT",
+            "alarm:SOON",
+            "etcdserver: no leader",
+        ];
+        let (alarms, others) = complaints(&errors.map(str::to_owned));
+        let alarm = |member, kind| Alarm { member, kind };
+        assert_eq!(
+            alarms,
+            [
+                alarm(0, AlarmKind::Other("SOON".into())),
+                alarm(7, AlarmKind::Corrupt),
+                alarm(10_501_334_649_042_878_790, AlarmKind::Nospace),
+            ]
+        );
+        assert_eq!(others, ["etcdserver: no leader"]);
+    }
+
+    #[test]
+    fn a_series_is_read_from_whole_and_short_versions() {
+        assert_eq!(series("3.6.0"), Some((3, 6)));
+        assert_eq!(series("3.6"), Some((3, 6)));
+        assert_eq!(series("not_decided"), None);
+        assert_eq!(series(""), None);
+    }
+}
