@@ -13,7 +13,9 @@ mod config;
 mod error;
 mod http;
 pub mod observe;
+pub mod path;
 mod record;
+pub mod rules;
 pub mod settings;
 mod status;
 

@@ -1,0 +1,404 @@
+//! The way from the versions that members run to the one that the inventory wants.
+//!
+//! ```text
+//! hops(running, target, catalogue, ...) ──> [3.4.45 → 3.5.34, 3.5.34 → 3.6.15, 3.6.15 → 3.7.2]
+//! ```
+//!
+//! Pure. One minor version at a time, each hop to a release that the catalogue has: of the minors in between the highest
+//! patch that no rule forbids. A cluster whose members run two versions was left halfway, and goes on. What cannot be
+//! gone is refused under the id of the rule that forbids it, with the way out.
+
+use serde::Serialize;
+
+use super::{
+    observe::{Observation, Series},
+    rules::{Consent, FLOOR_3_6, RECOMMENDED_3_5, Step, auth_refusal, is_off, step_refusal},
+};
+use crate::model::Version;
+
+/// One turn around the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// What the farthest member runs before.
+    pub from: Version,
+    /// What all of them run afterwards.
+    pub to: Version,
+    pub kind: HopKind,
+    /// What a person might want to know of it.
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HopKind {
+    /// Within a minor version, up or down.
+    Patch,
+    /// To the next minor version.
+    Upgrade,
+    /// Back to the minor version that a member still runs.
+    Rollback,
+    /// To the minor version before, after etcd has agreed (`etcd_downgrade`).
+    Downgrade,
+}
+
+/// Why there is no way.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {way_out}")]
+pub struct PathError {
+    /// The id of the rule that forbids it, or `release-known`.
+    pub rule: &'static str,
+    pub message: String,
+    pub way_out: String,
+}
+
+/// Where an upgrade starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// What the members run.
+    pub running: &'a [Version],
+    /// Whether authentication is on, if that is known.
+    pub auth: Option<bool>,
+    pub consent: Consent,
+}
+
+impl Hop {
+    pub fn step(&self) -> Step {
+        Step { from: self.from, to: self.to }
+    }
+
+    /// Whether the cluster's version changes with it, and has to be awaited.
+    pub fn changes_series(&self) -> bool {
+        self.kind != HopKind::Patch
+    }
+}
+
+/// The hops from what was observed to the target.
+pub fn hops_from(
+    observation: &Observation,
+    target: Version,
+    catalogue: &[Version],
+    consent: Consent,
+) -> Result<Vec<Hop>, PathError> {
+    let running: Vec<Version> = observation.views().map(|(_, view)| view.version).collect();
+    hops(Start { running: &running, auth: observation.auth, consent }, target, catalogue)
+}
+
+/// The hops to the target; none if it is reached.
+pub fn hops(start: Start<'_>, target: Version, catalogue: &[Version]) -> Result<Vec<Hop>, PathError> {
+    let (Some(low), Some(high)) = (start.running.iter().min().copied(), start.running.iter().max().copied()) else {
+        return Err(error("answers", "no member tells which version it runs", "start the cluster first"));
+    };
+    if low == target && high == target {
+        return Ok(Vec::new());
+    }
+    if high.series() > (low.major, low.minor + 1) && !is_off("one-minor") {
+        return Err(error(
+            "one-minor",
+            format!("members run {low} and {high}, which cannot be in one cluster"),
+            format!("put the members that run {high} back to {}.{} by hand", low.major, low.minor + 1),
+        ));
+    }
+    if !catalogue.contains(&target) {
+        return Err(unlisted(target));
+    }
+    if target.series() < high.series() {
+        return down(low, high, target, catalogue);
+    }
+    up(start, low, high, target, catalogue)
+}
+
+fn up(
+    start: Start<'_>,
+    low: Version,
+    high: Version,
+    target: Version,
+    catalogue: &[Version],
+) -> Result<Vec<Hop>, PathError> {
+    let mut hops = Vec::new();
+    let mut at = low;
+    let newest = |series: Series| start.running.iter().filter(|version| version.series() == series).max().copied();
+    // An old 3.5 is patched before anything newer comes; not if something newer has come already.
+    let way = Step { from: at, to: Version { patch: u16::MAX, ..next(at.series(), 1) } };
+    if at.series() == high.series() && target.series() > at.series() && step_refusal(way).is_some() {
+        let to = best(at, at.series(), newest(at.series()), target, catalogue)?;
+        hops.push(hop(at, to, HopKind::Patch));
+        at = to;
+    }
+    while at.series() < target.series() {
+        let series = next(at.series(), 1).series();
+        let to = match series == target.series() {
+            true => target,
+            false => best(at, series, newest(series), target, catalogue)?,
+        };
+        check(at, to, start)?;
+        hops.push(hop(at, to, HopKind::Upgrade));
+        at = to;
+    }
+    if hops.is_empty() {
+        let from = if low == target { high } else { low };
+        check(from, target, start)?;
+        hops.push(hop(from, target, HopKind::Patch));
+    }
+    Ok(hops)
+}
+
+fn down(low: Version, high: Version, target: Version, catalogue: &[Version]) -> Result<Vec<Hop>, PathError> {
+    let mut hops = Vec::new();
+    let mut at = high;
+    if low.series() < high.series() {
+        if target.series() < low.series() {
+            return Err(error(
+                "one-minor",
+                format!("members run {low} and {high}, and {target} is older than both"),
+                format!("go to {low} first, and from there to {target}"),
+            ));
+        }
+        allow(high, target)?;
+        hops.push(hop(high, target, HopKind::Rollback));
+        return Ok(hops);
+    }
+    while at.series() > target.series() {
+        if at.series() < (3, 6) {
+            return Err(error(
+                "downgrade-enabled",
+                format!(
+                    "from {at} there is no way down to {target} while the cluster serves: etcd has one from 3.6 on"
+                ),
+                "restore a snapshot that was taken before the upgrade",
+            ));
+        }
+        let series = next(at.series(), -1).series();
+        let to = match series == target.series() {
+            true => target,
+            false => best(at, series, None, target, catalogue)?,
+        };
+        allow(at, to)?;
+        hops.push(hop(at, to, HopKind::Downgrade));
+        at = to;
+    }
+    Ok(hops)
+}
+
+/// The first version of the minor that is so far away.
+fn next(series: Series, by: i16) -> Version {
+    Version { major: series.0, minor: series.1.saturating_add_signed(by), patch: 0 }
+}
+
+fn hop(from: Version, to: Version, kind: HopKind) -> Hop {
+    let is_old = to.series() == RECOMMENDED_3_5.series() && to < RECOMMENDED_3_5;
+    let note = is_old.then(|| format!("{to} will do; {RECOMMENDED_3_5} or later is better"));
+    Hop { from, to, kind, note }
+}
+
+fn allow(from: Version, to: Version) -> Result<(), PathError> {
+    match step_refusal(Step { from, to }) {
+        Some((rule, message, way_out)) => Err(error(rule, message, way_out)),
+        None => Ok(()),
+    }
+}
+
+fn check(from: Version, to: Version, start: Start<'_>) -> Result<(), PathError> {
+    allow(from, to)?;
+    let is_auth_hop = from.series() == (3, 4) && to.series() == (3, 5);
+    if is_auth_hop && start.auth == Some(true) && !start.consent.auth_hop && !is_off("auth-3.4") {
+        let (message, way_out) = auth_refusal();
+        return Err(error("auth-3.4", message, way_out));
+    }
+    Ok(())
+}
+
+/// The highest patch of a minor version that may be gone to, and is not older than what a member runs already.
+fn best(
+    from: Version,
+    series: Series,
+    newest: Option<Version>,
+    target: Version,
+    catalogue: &[Version],
+) -> Result<Version, PathError> {
+    let usable = |version: &Version| {
+        // On the way to the next minor version, a 3.5 must be one from which 3.6 may follow.
+        let onward = Step { from: *version, to: Version { patch: u16::MAX, ..next(series, 1) } };
+        let leads_on = target.series() <= series || step_refusal(onward).is_none();
+        step_refusal(Step { from, to: *version }).is_none()
+            && leads_on
+            && newest.is_none_or(|newest| *version >= newest)
+    };
+    let of_series = || catalogue.iter().copied().filter(|version| version.series() == series);
+    if let Some(found) = of_series().filter(usable).max() {
+        return Ok(found);
+    }
+    let (major, minor) = series;
+    let wanted = match minor {
+        5 => RECOMMENDED_3_5,
+        6 => FLOOR_3_6,
+        _ => next(series, 0),
+    };
+    let wanted = newest.map_or(wanted, |newest| newest.max(wanted));
+    let has = match of_series().max() {
+        Some(old) => format!("`etcd_releases` has nothing newer of it than {old}"),
+        None => format!("`etcd_releases` has no {major}.{minor}"),
+    };
+    Err(error(
+        "release-known",
+        format!("the way from {from} to {target} goes by {major}.{minor}, and {has}"),
+        format!("add {wanted} or a later {major}.{minor} to `etcd_releases`, with its `sha256`"),
+    ))
+}
+
+fn unlisted(version: Version) -> PathError {
+    error(
+        "release-known",
+        format!("etcd {version} is not in `etcd_releases`"),
+        format!("add {version} to the inventory, with a `file` or a `url` and its `sha256`"),
+    )
+}
+
+fn error(rule: &'static str, message: impl Into<String>, way_out: impl Into<String>) -> PathError {
+    PathError { rule, message: message.into(), way_out: way_out.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn versions(text: &str) -> Vec<Version> {
+        text.split_whitespace().map(|word| word.parse().unwrap()).collect()
+    }
+
+    const ALL: &str = "3.4.45 3.5.0 3.5.20 3.5.26 3.5.34 3.6.5 3.6.11 3.6.15 3.7.2";
+
+    /// `running` to `target`, as `3.5.34 3.6.15`, or the rule that forbids it.
+    fn way(running: &str, target: &str, catalogue: &str) -> String {
+        let start = Start { running: &versions(running), auth: Some(false), consent: Consent::default() };
+        match hops(start, target.parse().unwrap(), &versions(catalogue)) {
+            Ok(hops) => hops.iter().map(|hop| hop.to.to_string()).collect::<Vec<_>>().join(" "),
+            Err(error) => format!("{}: {error}", error.rule),
+        }
+    }
+
+    #[test]
+    fn one_minor_after_the_other_by_the_highest_patches() {
+        assert_eq!(way("3.4.45 3.4.45 3.4.45", "3.7.2", ALL), "3.5.34 3.6.15 3.7.2");
+        assert_eq!(way("3.5.34 3.5.34 3.5.34", "3.7.2", ALL), "3.6.15 3.7.2");
+        assert_eq!(way("3.7.2", "3.7.2", ALL), "");
+        assert_eq!(way("3.6.11", "3.6.15", ALL), "3.6.15");
+        assert_eq!(way("3.6.15", "3.6.11", ALL), "3.6.11");
+        assert_eq!(way("3.4.45", "3.5.26", ALL), "3.5.26");
+        assert_eq!(way("3.6.5", "3.7.2", ALL), "3.7.2");
+    }
+
+    #[test]
+    fn an_old_3_5_is_patched_first() {
+        assert_eq!(way("3.5.10 3.5.10 3.5.10", "3.6.15", ALL), "3.5.34 3.6.15");
+        assert_eq!(way("3.5.0", "3.7.2", ALL), "3.5.34 3.6.15 3.7.2");
+        assert_eq!(way("3.5.10 3.5.34", "3.6.15", ALL), "3.5.34 3.6.15");
+        assert!(way("3.5.10", "3.6.15", "3.6.15 3.5.20").contains("add 3.5.32 or a later 3.5"));
+        assert!(way("3.5.10 3.6.15", "3.6.15", ALL).starts_with("patch-3.5-first"));
+    }
+
+    #[test]
+    fn what_was_left_halfway_goes_on() {
+        assert_eq!(way("3.5.34 3.6.15 3.5.34", "3.7.2", ALL), "3.6.15 3.7.2");
+        assert_eq!(way("3.6.15 3.6.15 3.7.2", "3.7.2", ALL), "3.7.2");
+        assert_eq!(way("3.6.11 3.6.15", "3.6.15", ALL), "3.6.15");
+        // What already runs must be at hand, or something newer.
+        assert!(
+            way("3.5.34 3.6.16", "3.7.2", ALL)
+                .ends_with("add 3.6.16 or a later 3.6 to `etcd_releases`, with its `sha256`")
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert_eq!(
+            way("3.5.34", "3.7.2", "3.7.2"),
+            "release-known: the way from 3.5.34 to 3.7.2 goes by 3.6, and `etcd_releases` has no 3.6; add 3.6.11 or a later 3.6 to `etcd_releases`, with its `sha256`"
+        );
+        assert!(way("3.4.45", "3.6.15", "3.5.20 3.6.15").contains("nothing newer of it than 3.5.20; add 3.5.32"));
+        assert!(way("3.4.45", "3.5.33", ALL).contains("add 3.5.33 to the inventory"));
+    }
+
+    #[test]
+    fn forbidden_versions_and_floors_hold_for_the_target_too() {
+        assert!(way("3.4.45", "3.5.0", ALL).starts_with("forbidden-3.5.0"));
+        assert!(way("3.5.34", "3.5.0", ALL).starts_with("forbidden-3.5.0"));
+        assert!(way("3.4.45", "3.5.20", ALL).starts_with("floor-3.5"));
+        assert!(way("3.5.34", "3.6.5", ALL).starts_with("floor-3.6"));
+        assert!(way("3.4.45 3.6.15", "3.7.2", ALL).starts_with("one-minor"));
+    }
+
+    #[test]
+    fn with_authentication_there_is_no_way_from_3_4_unless_it_is_allowed() {
+        let start = Start { running: &versions("3.4.45"), auth: Some(true), consent: Consent::default() };
+        let refused = hops(start, versions("3.7.2")[0], &versions(ALL)).unwrap_err();
+        assert_eq!(refused.rule, "auth-3.4");
+        assert!(refused.way_out.contains("allow_auth_hop"), "{refused}");
+        let allowed = Start { consent: Consent { auth_hop: true, ..Consent::default() }, ..start };
+        assert_eq!(hops(allowed, versions("3.7.2")[0], &versions(ALL)).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn down_goes_by_etcds_leave_or_while_an_old_member_is_left() {
+        let kinds = |running: &str, target: &str| -> Vec<HopKind> {
+            let start = Start { running: &versions(running), auth: None, consent: Consent::default() };
+            hops(start, target.parse().unwrap(), &versions(ALL)).unwrap().iter().map(|hop| hop.kind).collect()
+        };
+        assert_eq!(kinds("3.6.15 3.6.15", "3.5.34"), [HopKind::Downgrade]);
+        assert_eq!(kinds("3.7.2", "3.5.34"), [HopKind::Downgrade, HopKind::Downgrade]);
+        assert_eq!(kinds("3.6.15 3.5.34", "3.5.34"), [HopKind::Rollback]);
+        assert_eq!(kinds("3.5.34 3.4.45", "3.4.45"), [HopKind::Rollback]);
+        assert!(way("3.5.34", "3.4.45", ALL).starts_with("downgrade-enabled"));
+    }
+
+    fn version() -> impl Strategy<Value = Version> {
+        (4u16..=7, 0u16..=40).prop_map(|(minor, patch)| Version { major: 3, minor, patch })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_runs_every_hop_obeys_the_rules(
+            running in prop::collection::vec(version(), 1..6),
+            target in version(),
+            catalogue in prop::collection::vec(version(), 0..40),
+        ) {
+            let start = Start { running: &running, auth: Some(false), consent: Consent::default() };
+            let Ok(hops) = hops(start, target, &catalogue) else { return Ok(()) };
+            if hops.is_empty() {
+                prop_assert!(running.iter().all(|version| *version == target));
+                return Ok(());
+            }
+            prop_assert_eq!(hops.last().unwrap().to, target);
+            prop_assert!(hops.windows(2).all(|pair| pair[0].to == pair[1].from));
+            for hop in &hops {
+                prop_assert!(catalogue.contains(&hop.to));
+                prop_assert!(hop.from.minor.abs_diff(hop.to.minor) <= 1);
+                prop_assert!(!(hop.to.minor == 5 && hop.to.patch <= 2));
+                prop_assert!(step_refusal(hop.step()).is_none());
+            }
+        }
+
+        #[test]
+        fn a_path_cut_off_anywhere_is_gone_on_with(
+            minor in 4u16..=6,
+            target in 5u16..=7,
+            done in 0usize..=3,
+            hop in 0usize..3,
+        ) {
+            let catalogue = versions("3.4.45 3.5.34 3.6.15 3.7.2");
+            let (first, last) = (catalogue[usize::from(minor - 4)], catalogue[usize::from(target - 4)]);
+            prop_assume!(first < last);
+            let go = |running: &[Version]| {
+                hops(Start { running, auth: None, consent: Consent::default() }, last, &catalogue).unwrap()
+            };
+            let whole = go(&[first; 3]);
+            prop_assume!(hop < whole.len());
+            let mut running = [whole[hop].from; 3];
+            running[..done].fill(whole[hop].to);
+            let rest = go(&running);
+            let wanted = if done == 3 { &whole[hop + 1..] } else { &whole[hop..] };
+            prop_assert_eq!(rest, wanted.to_vec());
+        }
+    }
+}

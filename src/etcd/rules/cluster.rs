@@ -1,0 +1,294 @@
+//! Rules about what the members say of their cluster.
+
+use super::{
+    super::observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
+    Answer, Gate, Situation,
+};
+
+/// The members that must be well. The one in turn need not be before its turn: else what is broken could not be mended.
+fn concerned<'a>(situation: &'a Situation<'_>, gate: Gate) -> impl Iterator<Item = &'a Seen> {
+    let spared = matches!(gate, Gate::Before | Gate::Stop);
+    situation.now.members.iter().filter(move |seen| !(spared && situation.is_target(&seen.name)))
+}
+
+fn views<'a>(situation: &'a Situation<'_>, gate: Gate) -> impl Iterator<Item = (&'a str, &'a View)> {
+    concerned(situation, gate).filter_map(|seen| Some((seen.name.as_str(), seen.answer.as_ref().ok()?)))
+}
+
+pub(super) fn answers(situation: &Situation<'_>, gate: Gate) -> Answer {
+    let silent = concerned(situation, gate).find_map(|seen| Some((&seen.name, seen.answer.as_ref().err()?)));
+    match silent {
+        None => Answer::holds(format!("{} members answer", concerned(situation, gate).count())),
+        Some((name, error)) => Answer::refused(
+            format!("{name} does not answer ({error})"),
+            format!("mend {name} first: see `journalctl -u etcd` there"),
+        ),
+    }
+}
+
+pub(super) fn one_leader(situation: &Situation<'_>, gate: Gate) -> Answer {
+    let now = situation.now;
+    let mut leaders: Vec<u64> = views(situation, gate).filter_map(|(_, view)| view.leader).collect();
+    leaders.sort_unstable();
+    leaders.dedup();
+    let lost = views(situation, gate).find(|(_, view)| view.leader.is_none());
+    let wait = "wait for the election to end; if it does not, look at the network between the members";
+    match (leaders.as_slice(), lost) {
+        ([leader], None) => Answer::holds(format!("{} leads", now.name(*leader))),
+        (_, Some((name, _))) => Answer::refused(format!("{name} has no leader"), wait),
+        ([], None) => Answer::refused("no member tells who leads", wait),
+        (several, None) => {
+            let names: Vec<String> = several.iter().map(|id| now.name(*id)).collect();
+            Answer::refused(format!("members follow different leaders: {}", names.join(", ")), wait)
+        }
+    }
+}
+
+pub(super) fn members_agree(situation: &Situation<'_>, gate: Gate) -> Answer {
+    let way_out = "wait until all have caught up, and compare `etcdctl member list` through each of them";
+    let mut views = views(situation, gate);
+    let Some((first, view)) = views.next() else { return Answer::refused("no member answers", way_out) };
+    let clusters = situation.now.views().find(|(_, other)| other.cluster_id != view.cluster_id);
+    if let Some((other, _)) = clusters {
+        return Answer::refused(
+            format!("{first} and {other} belong to different clusters"),
+            "one of them was formed a second time: remove its data and add it to the cluster as a new member",
+        );
+    }
+    let list = situation.now.list();
+    for (name, view) in situation.now.views() {
+        match &view.list {
+            Ok(own) if own == list => {}
+            Ok(own) => {
+                let (own, others) = (told(own), told(list));
+                return Answer::refused(format!("{name} lists the members {own}, others list {others}"), way_out);
+            }
+            // A learner does not tell.
+            Err(_) if view.is_learner || situation.is_target(name) => {}
+            Err(error) => return Answer::refused(format!("{name} does not list the members ({error})"), way_out),
+        }
+    }
+    Answer::holds(format!("all list the same {} members", list.len()))
+}
+
+fn told(list: &[Listed]) -> String {
+    let one = |member: &Listed| {
+        let name = if member.name.is_empty() { format!("{:x} (not started)", member.id) } else { member.name.clone() };
+        if member.is_learner { format!("{name} (learner)") } else { name }
+    };
+    let mut names: Vec<String> = list.iter().map(one).collect();
+    names.sort();
+    names.join(", ")
+}
+
+pub(super) fn members_known(situation: &Situation<'_>, _: Gate) -> Answer {
+    let listed = situation.now.list();
+    let unknown = listed.iter().find(|member| !member.name.is_empty() && !situation.members.contains(&member.name));
+    if let Some(member) = unknown {
+        let name = &member.name;
+        return Answer::refused(
+            format!("{name} is a member, and the inventory does not know it"),
+            format!("add {name} to the inventory, or remove it: `etcdctl member remove {:x}`", member.id),
+        );
+    }
+    let missing = situation.members.iter().find(|name| !listed.iter().any(|member| member.name == **name));
+    match missing {
+        None => Answer::holds("the members are those of the inventory"),
+        // Until it has started, nobody knows its name.
+        Some(_) if listed.len() == situation.members.len() && listed.iter().any(|member| member.name.is_empty()) => {
+            Answer::holds("as many members as the inventory has")
+        }
+        Some(name) => Answer::refused(
+            format!("{name} is in the inventory, and no member of the cluster"),
+            format!("add {name} to the cluster, or take it out of the inventory"),
+        ),
+    }
+}
+
+pub(super) fn members_started(situation: &Situation<'_>, _: Gate) -> Answer {
+    match situation.now.list().iter().find(|member| member.name.is_empty()) {
+        None => Answer::holds("every member has started"),
+        Some(member) => Answer::refused(
+            format!("the member {:x} at {} was added and never started", member.id, member.peer_urls.join(", ")),
+            format!("start it, or remove it: `etcdctl member remove {:x}`", member.id),
+        ),
+    }
+}
+
+pub(super) fn members_unchanged(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(before) = situation.before else { return situation.unknown("which members there were before") };
+    let (then, now) = (before.list(), situation.now.list());
+    match then == now {
+        true => Answer::holds("the members are the same as before"),
+        false => Answer::refused(
+            format!("the members were {}, and now they are {}", told(then), told(now)),
+            "somebody else changes this cluster: find out who before going on",
+        ),
+    }
+}
+
+pub(super) fn no_learner(situation: &Situation<'_>, _: Gate) -> Answer {
+    let listed = situation.now.list().iter().find(|member| member.is_learner).map(|member| member.id);
+    let own = situation.now.views().find(|(_, view)| view.is_learner).map(|(_, view)| view.id);
+    match listed.or(own) {
+        None => Answer::holds("no member is a learner"),
+        Some(id) => Answer::refused(
+            format!("{} is still a learner", situation.now.name(id)),
+            format!("promote it (`etcdctl member promote {id:x}`), or remove it (`etcdctl member remove {id:x}`)"),
+        ),
+    }
+}
+
+fn alarms(observation: &Observation) -> Vec<&Alarm> {
+    let mut alarms: Vec<&Alarm> = observation.views().flat_map(|(_, view)| &view.alarms).collect();
+    alarms.sort();
+    alarms.dedup();
+    alarms
+}
+
+fn raised(situation: &Situation<'_>, alarm: &Alarm) -> Answer {
+    let name = situation.now.name(alarm.member);
+    match &alarm.kind {
+        AlarmKind::Nospace => Answer::refused(
+            format!("{name} has the alarm NOSPACE: its quota is used up, and nothing can be written"),
+            "compact, defragment each member, and disarm the alarm; or raise the quota",
+        ),
+        AlarmKind::Corrupt => Answer::refused(
+            format!("{name} has the alarm CORRUPT: its data is not that of the others"),
+            format!("replace {name} by a new member, and only then disarm the alarm"),
+        ),
+        AlarmKind::Other(kind) => Answer::refused(
+            format!("{name} has the alarm {kind}"),
+            "find out what it means, mend that, and disarm the alarm",
+        ),
+    }
+}
+
+pub(super) fn no_alarm(situation: &Situation<'_>, _: Gate) -> Answer {
+    match alarms(situation.now).first() {
+        None => Answer::holds("no alarm"),
+        Some(alarm) => raised(situation, alarm),
+    }
+}
+
+pub(super) fn no_corrupt(situation: &Situation<'_>, _: Gate) -> Answer {
+    match alarms(situation.now).iter().find(|alarm| alarm.kind != AlarmKind::Nospace) {
+        None => Answer::holds("no alarm but for space"),
+        Some(alarm) => raised(situation, alarm),
+    }
+}
+
+pub(super) fn no_new_alarm(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(before) = situation.before else { return situation.unknown("which alarms there were before") };
+    let then = alarms(before);
+    match alarms(situation.now).iter().find(|alarm| !then.contains(alarm)) {
+        None => Answer::holds("no new alarm"),
+        Some(alarm) => raised(situation, alarm),
+    }
+}
+
+pub(super) fn linearizable_read(situation: &Situation<'_>, gate: Gate) -> Answer {
+    // A learner answers no reads, and that one answers at all is a rule of its own.
+    let mut voting = views(situation, gate).filter(|(_, view)| !view.is_learner);
+    let failed = voting.find_map(|(name, view)| Some((name, view.read.as_ref().err()?)));
+    match failed {
+        None => Answer::holds("every member answers reads"),
+        Some((name, error)) => Answer::refused(
+            format!("{name} does not answer a linearizable read ({error})"),
+            format!("look at {name}: it has no majority, or is too slow; see `journalctl -u etcd` there"),
+        ),
+    }
+}
+
+/// The voters, and those among them that are well, by name.
+fn voters(situation: &Situation<'_>) -> (usize, Vec<String>) {
+    let now = situation.now;
+    let is_behind = |view: &View| situation.mark.is_some_and(|mark| !view.has_reached(mark));
+    let well = now.members.iter().filter(|seen| seen.is_well()).filter_map(|seen| {
+        let view = seen.answer.as_ref().ok()?;
+        let votes = now.voters().any(|voter| voter.id == view.id);
+        (votes && !view.is_learner && !is_behind(view)).then(|| seen.name.clone())
+    });
+    let well = well.collect();
+    // If nobody tells, the inventory must do.
+    let count = now.voters().count();
+    (if count == 0 { situation.members.len() } else { count }, well)
+}
+
+fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+pub(super) fn quorum_now(situation: &Situation<'_>, _: Gate) -> Answer {
+    let (voters, well) = voters(situation);
+    let (have, majority) = (well.len(), majority(voters));
+    match have >= majority {
+        true => Answer::holds(format!("{have} of {voters} voters are well")),
+        false => Answer::refused(
+            format!("only {have} of {voters} voters are well, and {majority} must be: the cluster has no quorum"),
+            "start the members that can be started; if a majority is lost for good, restore a snapshot",
+        ),
+    }
+}
+
+pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    let (voters, well) = voters(situation);
+    let others = well.iter().filter(|name| *name != target).count();
+    let majority = majority(voters);
+    // A small cluster cannot spare any: that is the next rule's business.
+    if others >= majority || (voters <= 2 && others + 1 >= voters) {
+        return Answer::holds(format!("{others} of {voters} voters are well without {target}"));
+    }
+    let sick = situation.now.members.iter().find(|seen| seen.name != target && !well.contains(&seen.name));
+    let sick = sick.map(|seen| match seen.trouble() {
+        Some(trouble) => format!(" ({trouble})"),
+        None => format!(" ({} has not caught up)", seen.name),
+    });
+    Answer::refused(
+        format!(
+            "without {target} only {others} of {voters} voters are well{}, and {majority} must be: the cluster would stop answering",
+            sick.unwrap_or_default()
+        ),
+        "mend the others first",
+    )
+}
+
+pub(super) fn small_cluster(situation: &Situation<'_>, _: Gate) -> Answer {
+    let (voters, _) = voters(situation);
+    match (voters, situation.consent.outage) {
+        (0..=2, false) => Answer::refused(
+            format!("a cluster of {voters} stops answering while a member is down"),
+            "allow it in so many words (`allow_outage: true`), or add members first",
+        ),
+        (0..=2, true) => Answer::holds(format!("the cluster of {voters} may stop answering")),
+        _ => Answer::holds(format!("{voters} voters")),
+    }
+}
+
+pub(super) fn caught_up(situation: &Situation<'_>, gate: Gate) -> Answer {
+    let Some(mark) = situation.mark else { return situation.unknown("which index the leader had") };
+    let behind = views(situation, gate).find(|(_, view)| !view.has_reached(mark));
+    match behind {
+        None => Answer::holds(format!("all have applied {mark}")),
+        Some((name, view)) => Answer::refused(
+            format!("{name} is behind: it has applied {} of {mark}", view.applied_index),
+            format!("wait until {name} has caught up; if it falls back further, look at its disk and its network"),
+        ),
+    }
+}
+
+pub(super) fn leader_off(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    // Alone it has nobody to hand over to.
+    let others = situation.now.members.iter().filter(|seen| seen.name != target && seen.is_well()).count();
+    match situation.now.leader() {
+        Some((leader, _)) if leader == target && others > 0 => Answer::refused(
+            format!("{target} leads: to stop it now would cost an election"),
+            "move the lead to another member first (`etcd_move_leader`)",
+        ),
+        Some((leader, _)) => Answer::holds(format!("{leader} leads")),
+        None if situation.now.voters().count() <= 1 => Answer::holds("there is nobody to lead"),
+        None => Answer::refused("nobody leads", "wait for the election to end"),
+    }
+}

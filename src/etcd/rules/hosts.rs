@@ -1,0 +1,123 @@
+//! Rules about what is seen on the hosts, and of the snapshot.
+
+use super::{Answer, Gate, Situation};
+
+/// How far clocks may be apart, in milliseconds.
+const CLOCKS: i64 = 1000;
+
+pub(super) fn reachable(situation: &Situation<'_>, _: Gate) -> Answer {
+    if situation.hosts.is_empty() {
+        return situation.unknown("whether the hosts are reached");
+    }
+    let cut = situation.hosts.iter().find_map(|host| Some((&host.name, host.unreachable.as_ref()?)));
+    match cut {
+        None => Answer::holds(format!("{} hosts are reached", situation.hosts.len())),
+        Some((name, why)) => Answer::refused(
+            format!("{name} is not reached by SSH ({why})"),
+            "mend the way to it first; its etcd may well be serving, so nothing else is done",
+        ),
+    }
+}
+
+pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    let Some(host) = situation.hosts.iter().find(|host| host.name == target) else {
+        return situation.unknown(format!("whether {target} is reached"));
+    };
+    let way_out = format!("mend the way to {target}, or stop its etcd by other means before it is replaced");
+    match (&host.unreachable, host.answers_others) {
+        (None, _) => Answer::holds(format!("{target} is reached")),
+        (Some(_), Some(false)) => Answer::holds(format!("{target} answers nobody")),
+        (Some(why), Some(true)) => Answer::refused(
+            format!("{target} is not reached by SSH ({why}), but its etcd serves: it is not dead"),
+            way_out,
+        ),
+        (Some(why), None) => situation.unknown(format!("whether {target} serves, which is not reached by SSH ({why})")),
+    }
+}
+
+pub(super) fn clock(situation: &Situation<'_>, _: Gate) -> Answer {
+    let clocks = || situation.hosts.iter().filter_map(|host| Some((&host.name, host.clock?)));
+    let (first, last) = (clocks().min_by_key(|(_, clock)| clock.0), clocks().max_by_key(|(_, clock)| clock.0));
+    let (Some((behind, (least, one))), Some((ahead, (most, other)))) = (first, last) else {
+        return situation.unknown("what the hosts' clocks say");
+    };
+    let apart = (most - least).saturating_sub_unsigned(one + other);
+    match apart > CLOCKS {
+        false => Answer::holds("clocks agree"),
+        true => Answer::refused(
+            format!("the clock of {ahead} is {:.1} s ahead of that of {behind}", seconds(most - least)),
+            "set the clocks (chrony, systemd-timesyncd): leases, certificates and logs go by them",
+        ),
+    }
+}
+
+fn seconds(milliseconds: i64) -> f64 {
+    milliseconds as f64 / 1000.0
+}
+
+pub(super) fn disk_room(situation: &Situation<'_>, _: Gate) -> Answer {
+    let mut rooms = situation.hosts.iter().flat_map(|host| host.rooms.iter().map(move |room| (&host.name, room)));
+    if rooms.clone().next().is_none() {
+        return situation.unknown("how much room the disks have");
+    }
+    match rooms.find(|(_, room)| room.free < room.needed) {
+        None => Answer::holds("disks have room"),
+        Some((name, room)) => {
+            let (free, needed) = (mebibytes(room.free), mebibytes(room.needed));
+            Answer::refused(
+                format!("{name} has {free} free at {}, and {} needs {needed}", room.path, room.what),
+                "make room there",
+            )
+        }
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+pub(super) fn binary_verified(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    let host = situation.hosts.iter().find(|host| host.name == target);
+    let Some(release) = host.and_then(|host| host.release.as_ref()) else {
+        return situation.unknown(format!("whether the new server is on {target}"));
+    };
+    let path = &release.path;
+    match &release.sha256 {
+        None => Answer::refused(format!("{path} is not on {target}"), "install the release there first"),
+        Some(found) if !found.eq_ignore_ascii_case(&release.wanted) => Answer::refused(
+            format!("{path} on {target} has the sha256 {found}, and the catalogue says {}", release.wanted),
+            "remove that file, and install the release again",
+        ),
+        Some(_) => Answer::holds(format!("{path} is what the catalogue says")),
+    }
+}
+
+pub(super) fn strict_reconfig(situation: &Situation<'_>, _: Gate) -> Answer {
+    let off = situation.hosts.iter().find(|host| host.strict_reconfig == Some(false));
+    match off {
+        Some(host) => Answer::refused(
+            format!("etcd on {} runs with `strict-reconfig-check=false`", host.name),
+            "take that out of its settings, and restart it",
+        ),
+        None if situation.hosts.iter().any(|host| host.strict_reconfig.is_some()) => {
+            Answer::holds("etcd checks changes of its members")
+        }
+        None => situation.unknown("whether etcd checks changes of its members"),
+    }
+}
+
+pub(super) fn snapshot_verified(situation: &Situation<'_>, _: Gate) -> Answer {
+    match situation.snapshot {
+        _ if situation.consent.no_snapshot => Answer::holds("no snapshot is wanted"),
+        None => situation.unknown("whether there is a snapshot"),
+        Some(snapshot) if snapshot.size % 512 == 32 && snapshot.sum_matches => {
+            Answer::holds(format!("a snapshot of {}", mebibytes(snapshot.size)))
+        }
+        Some(snapshot) => Answer::refused(
+            format!("the snapshot of {} bytes is cut short or damaged", snapshot.size),
+            "take it again, through another member",
+        ),
+    }
+}

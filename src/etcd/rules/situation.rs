@@ -1,0 +1,136 @@
+//! What rules look at.
+
+use std::time::Duration;
+
+use super::{super::observe::Observation, Answer};
+use crate::model::Version;
+
+/// A cluster as it was seen, and what is about to happen to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The members that the inventory has.
+    pub members: &'a [String],
+    pub now: &'a Observation,
+    /// The look before the member in turn was touched; for the gates behind that.
+    pub before: Option<&'a Observation>,
+    /// The member in turn.
+    pub target: Option<&'a str>,
+    /// The leader's index (`Observation::mark`) from a look before `now`.
+    pub mark: Option<u64>,
+    /// Which versions this goes from and to.
+    pub step: Option<Step>,
+    /// What was seen on the hosts by SSH.
+    pub hosts: &'a [HostSeen],
+    /// The last snapshot.
+    pub snapshot: Option<SnapshotSeen>,
+    /// What is to happen to the list of members.
+    pub change: Option<MemberChange>,
+    pub consent: Consent,
+    /// Nothing is done yet: what is not known is said, and does not count against it.
+    pub planning: bool,
+}
+
+/// One hop: from what the oldest member (or, downwards, the newest) runs to what all of them will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub from: Version,
+    pub to: Version,
+}
+
+/// What the operator has agreed to, in so many words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    /// The cluster may stop answering.
+    pub outage: bool,
+    /// From 3.4 to 3.5 although authentication is on: all members are stopped, or it is switched off for the hop.
+    pub auth_hop: bool,
+    /// No snapshot is taken.
+    pub no_snapshot: bool,
+    /// The cluster may have fewer members afterwards.
+    pub shrink: bool,
+}
+
+/// What was seen on a member's host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostSeen {
+    pub name: String,
+    /// Why SSH does not get there, if it does not.
+    pub unreachable: Option<String>,
+    /// Whether the member answers through the host of another one.
+    pub answers_others: Option<bool>,
+    /// How far its clock is ahead of ours, in milliseconds, and how far off that may be.
+    pub clock: Option<(i64, u64)>,
+    pub rooms: Vec<Room>,
+    /// The server that is to run next.
+    pub release: Option<ReleaseSeen>,
+    /// Whether the server that runs checks changes of its members.
+    pub strict_reconfig: Option<bool>,
+}
+
+/// A file system, and what is going to be put there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub path: String,
+    pub free: u64,
+    pub needed: u64,
+    /// What for: `a defragmentation`.
+    pub what: String,
+}
+
+/// A server on a host's disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseSeen {
+    pub path: String,
+    /// Nothing if there is no such file.
+    pub sha256: Option<String>,
+    pub wanted: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSeen {
+    pub size: u64,
+    /// The sum at its end is that of what is before it.
+    pub sum_matches: bool,
+    pub age: Option<Duration>,
+}
+
+/// What is to happen to the list of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    AddLearner,
+    AddVoter,
+    Promote,
+    /// `replaced`: another one has been added for it.
+    Remove {
+        replaced: bool,
+    },
+}
+
+impl<'a> Situation<'a> {
+    pub fn new(members: &'a [String], now: &'a Observation) -> Self {
+        Self {
+            members,
+            now,
+            before: None,
+            target: None,
+            mark: None,
+            step: None,
+            hosts: &[],
+            snapshot: None,
+            change: None,
+            consent: Consent::default(),
+            planning: false,
+        }
+    }
+
+    /// Nobody looked. In a plan that is no fault.
+    pub(super) fn unknown(&self, what: impl Into<String>) -> Answer {
+        let what = what.into();
+        if self.planning { Answer::holds(format!("to be seen: {what}")) } else { Answer::unknown(what) }
+    }
+
+    /// Whether this is the member in turn.
+    pub(super) fn is_target(&self, name: &str) -> bool {
+        self.target == Some(name)
+    }
+}

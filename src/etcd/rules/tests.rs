@@ -1,0 +1,365 @@
+//! Each rule with a situation that it alone refuses; and all of them with a cluster that is well.
+
+use std::process::{Command, Stdio};
+
+use super::{
+    super::observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
+    *,
+};
+use crate::model::Version;
+
+/// A cluster, and what is known beside it. Its first member is in turn, its last one leads.
+struct World {
+    members: Vec<String>,
+    now: Observation,
+    before: Observation,
+    hosts: Vec<HostSeen>,
+    target: String,
+    mark: u64,
+    step: Option<Step>,
+    snapshot: Option<SnapshotSeen>,
+    change: Option<MemberChange>,
+    consent: Consent,
+}
+
+fn version(text: &str) -> Version {
+    text.parse().unwrap()
+}
+
+fn step(from: &str, to: &str) -> Option<Step> {
+    Some(Step { from: version(from), to: version(to) })
+}
+
+impl World {
+    /// All is well, on the way from one version to another, at that gate.
+    fn on_the_way(gate: Gate, members: u64, from: &str, to: &str) -> Self {
+        let names: Vec<String> = (1..=members).map(|number| format!("etcd-{number}")).collect();
+        let listed = |id: u64| Listed {
+            id,
+            name: format!("etcd-{id}"),
+            peer_urls: vec![format!("https://10.0.0.{id}:2380")],
+            is_learner: false,
+        };
+        let list: Vec<Listed> = (1..=members).map(listed).collect();
+        let view = |id: u64, runs: Version, cluster: Version| View {
+            id,
+            cluster_id: 77,
+            version: runs,
+            cluster_version: Some(cluster.series()),
+            storage_version: (runs.series() >= (3, 6)).then_some(cluster.series()),
+            downgrade: None,
+            leader: Some(members),
+            term: 4,
+            raft_index: 1000,
+            applied_index: 1000,
+            revision: 900,
+            db_size: 1 << 20,
+            db_in_use: 1 << 19,
+            quota: None,
+            is_learner: false,
+            alarms: Vec::new(),
+            complaints: Vec::new(),
+            list: Ok(list.clone()),
+            read: Ok(()),
+        };
+        let look = |gate: Gate| {
+            let cluster = if gate == Gate::Settled { version(to) } else { version(from) };
+            let runs = |id: u64| match gate {
+                Gate::Settled => version(to),
+                Gate::After if id == 1 => version(to),
+                _ => version(from),
+            };
+            let seen = |id: u64| Seen { name: format!("etcd-{id}"), answer: Ok(view(id, runs(id), cluster)) };
+            Observation { members: (1..=members).map(seen).collect(), auth: Some(false) }
+        };
+        let sum = "ab".repeat(32);
+        let release = ReleaseSeen { path: "/opt/etcd".into(), sha256: Some(sum.clone()), wanted: sum };
+        let host = |name: &String| HostSeen {
+            name: name.clone(),
+            unreachable: None,
+            answers_others: Some(true),
+            clock: Some((5, 10)),
+            rooms: vec![Room { path: "/var/lib/etcd".into(), free: 2 << 20, needed: 1 << 20, what: "a copy".into() }],
+            release: Some(release.clone()),
+            strict_reconfig: Some(true),
+        };
+        Self {
+            hosts: names.iter().map(host).collect(),
+            members: names,
+            now: look(gate),
+            before: look(Gate::Before),
+            target: "etcd-1".into(),
+            mark: 990,
+            step: step(from, to),
+            snapshot: Some(SnapshotSeen { size: (1 << 20) + 32, sum_matches: true, age: None }),
+            change: None,
+            consent: Consent::default(),
+        }
+    }
+
+    fn situation(&self) -> Situation<'_> {
+        Situation {
+            members: &self.members,
+            now: &self.now,
+            before: Some(&self.before),
+            target: Some(&self.target),
+            mark: Some(self.mark),
+            step: self.step,
+            hosts: &self.hosts,
+            snapshot: self.snapshot,
+            change: self.change,
+            consent: self.consent,
+            planning: false,
+        }
+    }
+
+    /// What a member says, to be changed.
+    fn view(&mut self, member: usize) -> &mut View {
+        self.now.members[member - 1].answer.as_mut().unwrap()
+    }
+
+    fn silence(&mut self, member: usize) {
+        self.now.members[member - 1].answer = Err("no route to host".into());
+    }
+
+    fn every_view(&mut self, change: impl Fn(&mut View)) {
+        self.now.members.iter_mut().for_each(|seen| change(seen.answer.as_mut().unwrap()));
+    }
+
+    fn alarm(&mut self, kind: AlarmKind) {
+        self.every_view(|view| view.alarms.push(Alarm { member: 2, kind: kind.clone() }));
+    }
+}
+
+const FROM: &str = "3.5.34";
+const TO: &str = "3.6.15";
+
+/// A rule, and where it alone stands against something.
+struct Case {
+    rule: &'static str,
+    profile: Profile,
+    gate: Gate,
+    members: u64,
+    /// How the world is, and what is wrong with it.
+    world: fn(&mut World),
+}
+
+const fn case(rule: &'static str, profile: Profile, gate: Gate, members: u64, world: fn(&mut World)) -> Case {
+    Case { rule, profile, gate, members, world }
+}
+
+/// The same cluster, with all members on another version, going on to yet another one.
+fn all_run(world: &mut World, from: &str, to: &str) {
+    let members = world.members.len().try_into().unwrap();
+    let fresh = World::on_the_way(Gate::Before, members, from, to);
+    (world.now, world.step) = (fresh.now, fresh.step);
+}
+
+static CASES: &[Case] = {
+    use Gate::{After, Before, Settled, Stop};
+    use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
+    &[
+        case("reachable", Certificate, Before, 3, |world| world.hosts[1].unreachable = Some("timed out".into())),
+        case("answers", Upgrade, Before, 5, |world| world.silence(3)),
+        case("one-leader", Upgrade, Before, 5, |world| {
+            world.view(4).leader = Some(2);
+            world.view(4).term = 3;
+        }),
+        case("members-agree", Upgrade, Before, 3, |world| {
+            world.view(2).list.as_mut().unwrap()[0].peer_urls = vec!["https://10.9.9.9:2380".into()];
+        }),
+        case("members-known", Upgrade, Before, 3, |world| world.members.push("etcd-9".into())),
+        case("members-started", Upgrade, Before, 5, |world| {
+            let new = Listed {
+                id: 9,
+                name: String::new(),
+                peer_urls: vec!["https://10.0.0.9:2380".into()],
+                is_learner: false,
+            };
+            world.every_view(|view| view.list.as_mut().unwrap().push(new.clone()));
+            world.members.push("etcd-6".into());
+        }),
+        case("members-unchanged", Upgrade, After, 3, |world| {
+            world.every_view(|view| drop(view.list.as_mut().unwrap().pop()));
+        }),
+        case("no-learner", Restart, Before, 5, |world| {
+            world.every_view(|view| view.list.as_mut().unwrap()[2].is_learner = true);
+            world.view(3).is_learner = true;
+        }),
+        case("no-alarm", Upgrade, Before, 3, |world| world.alarm(AlarmKind::Nospace)),
+        case("no-corrupt", Nospace, Before, 3, |world| world.alarm(AlarmKind::Corrupt)),
+        case("no-new-alarm", Restart, After, 3, |world| {
+            world.step = None;
+            world.before.members[0].answer = world.now.members[0].answer.clone();
+            world.alarm(AlarmKind::Nospace);
+        }),
+        case("linearizable-read", Nospace, Before, 5, |world| world.view(3).read = Err("no quorum".into())),
+        case("quorum-now", Nospace, Stop, 3, |world| (2..=3).for_each(|member| world.silence(member))),
+        case("quorum-after", Upgrade, Stop, 3, |world| world.view(2).read = Err("too slow".into())),
+        case("small-cluster", Restart, Before, 2, |_| {}),
+        case("caught-up", Restart, Before, 5, |world| world.view(3).applied_index = 12),
+        case("leader-off", Upgrade, Stop, 3, |world| world.target = "etcd-3".into()),
+        case("clock", Restart, Before, 3, |world| world.hosts[2].clock = Some((10_000, 10))),
+        case("disk-room", Upgrade, Before, 3, |world| world.hosts[0].rooms[0].free = 1),
+        case("binary-verified", Upgrade, Before, 3, |world| {
+            world.hosts[0].release.as_mut().unwrap().sha256 = Some("cd".repeat(32));
+        }),
+        case("strict-reconfig", Restart, Before, 3, |world| world.hosts[1].strict_reconfig = Some(false)),
+        case("unreachable-is-not-dead", Replace, Before, 3, |world| {
+            world.hosts[0].unreachable = Some("timed out".into());
+            world.silence(1);
+        }),
+        case("snapshot-verified", Upgrade, Before, 3, |world| {
+            world.snapshot = Some(SnapshotSeen { size: 1 << 20, sum_matches: false, age: None });
+        }),
+        case("versions-expected", Upgrade, After, 3, |world| world.view(1).version = version(FROM)),
+        case("one-minor", Upgrade, Before, 3, |world| world.step = step(FROM, "3.7.2")),
+        case("forbidden-3.5.0", Upgrade, Before, 3, |world| world.step = step(FROM, "3.5.2")),
+        case("floor-3.5", Upgrade, Before, 3, |world| all_run(world, "3.4.45", "3.5.20")),
+        case("floor-3.6", Upgrade, Before, 3, |world| world.step = step(FROM, "3.6.5")),
+        case("patch-3.5-first", Upgrade, Before, 3, |world| all_run(world, "3.5.10", TO)),
+        case("auth-3.4", Upgrade, Before, 3, |world| {
+            all_run(world, "3.4.45", FROM);
+            world.now.auth = Some(true);
+        }),
+        case("cluster-version", Upgrade, Settled, 3, |world| world.view(2).cluster_version = Some((3, 5))),
+        case("storage-version", Upgrade, Settled, 3, |world| world.view(2).storage_version = Some((3, 5))),
+        case("downgrade-enabled", Upgrade, Before, 3, |world| all_run(world, TO, FROM)),
+        case("no-downgrade", Upgrade, Before, 3, |world| {
+            all_run(world, TO, "3.7.2");
+            world.every_view(|view| {
+                view.downgrade = Some((3, 5));
+                (view.cluster_version, view.storage_version) = (Some((3, 5)), Some((3, 5)));
+            });
+        }),
+        case("patch-before-replace", Replace, Before, 3, |world| all_run(world, "3.5.10", TO)),
+        case("learners-only", Replace, Before, 3, |world| world.change = Some(MemberChange::AddVoter)),
+        case("dead-goes-first", Replace, Before, 5, |world| {
+            world.change = Some(MemberChange::AddLearner);
+            world.silence(4);
+        }),
+        case("live-goes-last", Replace, Before, 3, |world| {
+            world.change = Some(MemberChange::Remove { replaced: false })
+        }),
+    ]
+};
+
+impl Case {
+    fn world(&self) -> World {
+        let mut world = World::on_the_way(self.gate, self.members, FROM, TO);
+        (self.world)(&mut world);
+        world
+    }
+}
+
+#[test]
+fn every_rule_has_a_case_and_counts_somewhere() {
+    let cases: Vec<&str> = CASES.iter().map(|case| case.rule).collect();
+    let ids: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+    assert_eq!(cases, ids);
+    for (profile, gate) in everywhere() {
+        for id in rules(profile, gate) {
+            assert!(ids.contains(id), "{profile:?} {gate:?}: {id}");
+        }
+    }
+}
+
+fn everywhere() -> impl Iterator<Item = (Profile, Gate)> {
+    use Gate::{After, Before, Settled, Stop};
+    use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
+    let profiles = [Upgrade, Restart, Replace, Nospace, Certificate];
+    profiles.into_iter().flat_map(|profile| [Before, Stop, After, Settled].map(|gate| (profile, gate)))
+}
+
+#[test]
+fn a_cluster_that_is_well_passes_every_gate() {
+    for (profile, gate) in everywhere() {
+        let mut world = World::on_the_way(gate, 3, FROM, TO);
+        if profile != Profile::Upgrade {
+            world = World::on_the_way(gate, 3, TO, TO);
+            world.step = None;
+        }
+        let verdict = judge(profile, gate, &world.situation());
+        assert!(verdict.holds(), "{profile:?} {gate:?}:\n{}", verdict.told());
+    }
+}
+
+/// The one that has to fail if a rule is switched off: see the test behind it.
+#[test]
+fn every_rule_refuses_what_it_is_there_for() {
+    for case in CASES {
+        let world = case.world();
+        let verdict = judge(case.profile, case.gate, &world.situation());
+        let against: Vec<&str> = verdict.against().map(|finding| finding.rule).collect();
+        assert_eq!(against, [case.rule], "{}:\n{}", case.rule, verdict.told());
+        assert!(matches!(verdict.against().next().unwrap().answer, Answer::Refused { .. }), "{}", verdict.told());
+    }
+}
+
+#[test]
+fn without_its_rule_each_situation_is_let_through() {
+    for case in CASES {
+        let world = case.world();
+        let verdict = judge_without(Some(case.rule), case.profile, case.gate, &world.situation());
+        assert!(verdict.holds(), "{}:\n{}", case.rule, verdict.told());
+    }
+}
+
+#[test]
+fn the_test_of_each_rule_fails_once_that_rule_is_switched_off() {
+    let this = std::env::current_exe().unwrap();
+    let test = "etcd::rules::tests::every_rule_refuses_what_it_is_there_for";
+    let run = |rule: &'static Rule| {
+        let mut command = Command::new(&this);
+        command.args([test, "--exact"]).env("ETCDRUN_TEST_RULE_OFF", rule.id).env("RUST_BACKTRACE", "0");
+        (rule, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let running: Vec<_> = RULES.iter().map(run).collect();
+    for (rule, child) in running {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(&format!("{}:", rule.id)), "{}:\n{text}", rule.id);
+    }
+}
+
+#[test]
+fn a_sick_member_in_turn_does_not_count_twice() {
+    let mut world = World::on_the_way(Gate::Before, 3, FROM, TO);
+    world.silence(1);
+    let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
+    assert!(verdict.holds(), "{}", verdict.told());
+    // Its turn is the first one: while it is sick, no other may go.
+    world.target = "etcd-2".into();
+    let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
+    let against: Vec<&str> = verdict.against().map(|finding| finding.rule).collect();
+    assert_eq!(against, ["answers", "quorum-after"]);
+}
+
+#[test]
+fn what_nobody_looked_at_counts_against_it_but_not_in_a_plan() {
+    let mut world = World::on_the_way(Gate::Before, 3, FROM, TO);
+    world.hosts.clear();
+    let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
+    let against: Vec<&str> = verdict.against().map(|finding| finding.rule).collect();
+    assert_eq!(against, ["reachable", "clock", "disk-room", "binary-verified", "strict-reconfig"]);
+    let plan = Situation { planning: true, ..world.situation() };
+    assert!(judge(Profile::Upgrade, Gate::Before, &plan).holds());
+}
+
+#[test]
+fn a_rollback_by_binary_needs_one_old_member() {
+    let mut world = World::on_the_way(Gate::Before, 3, TO, FROM);
+    world.every_view(|view| view.cluster_version = Some((3, 5)));
+    world.every_view(|view| view.storage_version = Some((3, 5)));
+    *world.view(3) = View { version: version(FROM), storage_version: None, ..world.view(3).clone() };
+    let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
+    assert!(verdict.holds(), "{}", verdict.told());
+    // Once etcd has agreed, none is needed.
+    let mut world = World::on_the_way(Gate::Before, 3, TO, FROM);
+    world.every_view(|view| {
+        view.downgrade = Some((3, 5));
+        (view.cluster_version, view.storage_version) = (Some((3, 5)), Some((3, 5)));
+    });
+    let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
+    assert!(verdict.holds(), "{}", verdict.told());
+}

@@ -1,0 +1,259 @@
+//! Rules about versions.
+
+use super::{
+    super::observe::{Observation, Series, View},
+    Answer, Gate, Situation, Step, is_off,
+};
+use crate::model::Version;
+
+const fn version(minor: u16, patch: u16) -> Version {
+    Version { major: 3, minor, patch }
+}
+
+/// Below this, 3.5 is no step on the way: promotions may be missing in its data, and removed members come back.
+pub const FLOOR_3_5: Version = version(5, 26);
+/// The 3.5 that is better taken.
+pub const RECOMMENDED_3_5: Version = version(5, 32);
+/// Below this, 3.6 must not follow on 3.5.
+pub const FLOOR_3_6: Version = version(6, 11);
+/// These lose data.
+const FORBIDDEN: [Version; 3] = [version(5, 0), version(5, 1), version(5, 2)];
+const AUTH_HOP: (Series, Series) = ((3, 4), (3, 5));
+
+fn crosses(step: Step, from: Series, to: Series) -> bool {
+    step.from.series() == from && step.to.series() == to
+}
+
+fn goes_up(step: Step) -> bool {
+    step.to > step.from
+}
+
+/// What a step alone tells, without anybody being asked.
+fn with_step(situation: &Situation<'_>, check: fn(Step) -> Answer) -> Answer {
+    situation.step.map_or_else(|| Answer::holds("the version stays"), check)
+}
+
+/// Which rule forbids a step, if one does: for looking for a path.
+pub(in super::super) fn step_refusal(step: Step) -> Option<(&'static str, String, String)> {
+    let rules: [(&'static str, fn(Step) -> Answer); 5] = [
+        ("one-minor", minors),
+        ("forbidden-3.5.0", forbidden_step),
+        ("floor-3.5", floor_3_5_step),
+        ("floor-3.6", floor_3_6_step),
+        ("patch-3.5-first", patch_first_step),
+    ];
+    rules.into_iter().filter(|(id, _)| !is_off(id)).find_map(|(id, check)| match check(step) {
+        Answer::Refused { what, way_out } => Some((id, what, way_out)),
+        _ => None,
+    })
+}
+
+pub(super) fn versions_expected(situation: &Situation<'_>, gate: Gate) -> Answer {
+    let now = situation.now;
+    let wrong = |name: &str, has: Version, wanted: String| {
+        Answer::refused(
+            format!("{name} runs {has}, and {wanted}"),
+            "somebody else changes versions, or a restart did not take: look at that member before going on",
+        )
+    };
+    let target = situation.target.and_then(|target| Some((target, now.view(target)?)));
+    let Some(step) = situation.step else {
+        let Some((name, view)) = target else { return Answer::holds("the version stays") };
+        return match situation.before.and_then(|before| before.view(name)) {
+            Some(before) if before.version != view.version => {
+                wrong(name, view.version, format!("it ran {} before", before.version))
+            }
+            _ => Answer::holds(format!("{name} runs {}", view.version)),
+        };
+    };
+    let (low, high) = (step.from.min(step.to).series(), step.from.max(step.to).series());
+    let odd = |view: &View| match gate {
+        Gate::Settled => view.version != step.to,
+        _ => !(low..=high).contains(&view.version.series()),
+    };
+    if let Some((name, view)) = now.views().find(|(_, view)| odd(view)) {
+        let wanted = match gate {
+            Gate::Settled => format!("all should run {}", step.to),
+            _ => format!("this goes from {} to {}", step.from, step.to),
+        };
+        return wrong(name, view.version, wanted);
+    }
+    match (gate, target) {
+        (Gate::After, Some((name, view))) if view.version != step.to => {
+            wrong(name, view.version, format!("it should run {} now", step.to))
+        }
+        _ => Answer::holds(format!("from {} to {}", step.from, step.to)),
+    }
+}
+
+/// Neither the step nor what runs side by side may span more than one minor version.
+pub(super) fn one_minor(situation: &Situation<'_>, _: Gate) -> Answer {
+    let running = || situation.now.views().map(|(_, view)| view.version);
+    let all = || running().chain(situation.step.map(|step| step.to));
+    let (Some(low), Some(high)) = (all().min(), all().max()) else { return Answer::holds("the version stays") };
+    minors(Step { from: low, to: high })
+}
+
+fn minors(step: Step) -> Answer {
+    let (low, high) = (step.from.min(step.to), step.from.max(step.to));
+    match low.major == high.major && high.minor - low.minor <= 1 {
+        true => Answer::holds("one minor version at most"),
+        false => Answer::refused(
+            format!("{low} and {high} are more than one minor version apart, and cannot be in one cluster"),
+            format!("go by {}.{} first", low.major, low.minor + 1),
+        ),
+    }
+}
+
+pub(super) fn forbidden(situation: &Situation<'_>, _: Gate) -> Answer {
+    with_step(situation, forbidden_step)
+}
+
+fn forbidden_step(step: Step) -> Answer {
+    match FORBIDDEN.contains(&step.to) {
+        false => Answer::holds("no version that loses data"),
+        true => Answer::refused(
+            format!("etcd {} can lose data when it is killed, and must not run", step.to),
+            format!("take {RECOMMENDED_3_5} or later"),
+        ),
+    }
+}
+
+pub(super) fn floor_3_5(situation: &Situation<'_>, _: Gate) -> Answer {
+    with_step(situation, floor_3_5_step)
+}
+
+fn floor_3_5_step(step: Step) -> Answer {
+    match crosses(step, (3, 4), (3, 5)) && step.to < FLOOR_3_5 {
+        false => Answer::holds("3.5 is new enough"),
+        true => Answer::refused(
+            format!("from 3.4, {} is too old a 3.5: it must be {FLOOR_3_5} or later", step.to),
+            format!("take {RECOMMENDED_3_5} or later"),
+        ),
+    }
+}
+
+pub(super) fn floor_3_6(situation: &Situation<'_>, _: Gate) -> Answer {
+    with_step(situation, floor_3_6_step)
+}
+
+fn floor_3_6_step(step: Step) -> Answer {
+    match crosses(step, (3, 5), (3, 6)) && step.to < FLOOR_3_6 {
+        false => Answer::holds("3.6 is new enough"),
+        true => Answer::refused(
+            format!("from 3.5, {} is too old a 3.6: it must be {FLOOR_3_6} or later", step.to),
+            format!("take {FLOOR_3_6} or later"),
+        ),
+    }
+}
+
+pub(super) fn patch_first(situation: &Situation<'_>, _: Gate) -> Answer {
+    with_step(situation, patch_first_step)
+}
+
+fn patch_first_step(step: Step) -> Answer {
+    match crosses(step, (3, 5), (3, 6)) && step.from < FLOOR_3_5 {
+        false => Answer::holds("3.5 was patched"),
+        true => Answer::refused(
+            format!("from {} to 3.6, members that were promoted or removed can keep 3.6 from starting", step.from),
+            format!("go to {RECOMMENDED_3_5} or later first"),
+        ),
+    }
+}
+
+pub(super) fn patch_before_replace(situation: &Situation<'_>, _: Gate) -> Answer {
+    let old = situation.now.views().find(|(_, view)| view.version.series() == (3, 5) && view.version < FLOOR_3_5);
+    match old {
+        None => Answer::holds("no member runs an old 3.5"),
+        Some((name, view)) => Answer::refused(
+            format!("{name} runs {}: its snapshots carry a wrong list of members to new ones", view.version),
+            format!("go to {RECOMMENDED_3_5} or later first"),
+        ),
+    }
+}
+
+pub(super) fn auth(situation: &Situation<'_>, _: Gate) -> Answer {
+    let crosses = situation.step.is_some_and(|step| crosses(step, AUTH_HOP.0, AUTH_HOP.1));
+    match (crosses, situation.now.auth, situation.consent.auth_hop) {
+        (false, ..) => Answer::holds("authentication is no obstacle"),
+        (true, Some(false), _) => Answer::holds("authentication is off"),
+        (true, _, true) => Answer::holds("authentication was taken care of"),
+        (true, None, false) => situation.unknown("whether authentication is on"),
+        (true, Some(true), false) => Answer::refused(auth_refusal().0, auth_refusal().1),
+    }
+}
+
+pub(in super::super) fn auth_refusal() -> (&'static str, &'static str) {
+    (
+        "authentication is on, and with it etcd does not support going from 3.4 to 3.5 member by member: 3.5 counts the versions of users and roles differently",
+        "say `allow_auth_hop: true` and switch authentication off for this hop (`etcdctl auth disable`, then `auth enable`), or stop all members at once",
+    )
+}
+
+/// What all members should take for the cluster's version: what the oldest server is, or what a downgrade goes to.
+fn expected(now: &Observation) -> Option<Series> {
+    let downgrade = now.views().find_map(|(_, view)| view.downgrade);
+    downgrade.or_else(|| now.views().map(|(_, view)| view.version.series()).min())
+}
+
+fn text(series: Option<Series>) -> String {
+    series.map_or_else(|| "not decided".to_owned(), |(major, minor)| format!("{major}.{minor}"))
+}
+
+pub(super) fn cluster_version(situation: &Situation<'_>, _: Gate) -> Answer {
+    let wanted = expected(situation.now);
+    let behind = situation.now.views().find(|(_, view)| view.cluster_version != wanted);
+    match behind {
+        None => Answer::holds(format!("the cluster version is {}", text(wanted))),
+        Some((name, view)) => Answer::refused(
+            format!("{name} says the cluster version is {}, not {} yet", text(view.cluster_version), text(wanted)),
+            "wait until the leader has raised it, which takes seconds; the next server would crash otherwise",
+        ),
+    }
+}
+
+pub(super) fn storage_version(situation: &Situation<'_>, _: Gate) -> Answer {
+    let wanted = expected(situation.now);
+    // 3.5 has none, and neither does its data.
+    let mut views = situation.now.views().filter(|(_, view)| view.version.series() >= (3, 6));
+    let is_behind =
+        |view: &View| view.storage_version != wanted && !(view.storage_version.is_none() && wanted < Some((3, 6)));
+    match views.find(|(_, view)| is_behind(view)) {
+        None => Answer::holds("the data on disk is of that version"),
+        Some((name, view)) => Answer::refused(
+            format!("the data of {name} is of version {}, not {} yet", text(view.storage_version), text(wanted)),
+            "wait until it has rewritten it, which takes seconds",
+        ),
+    }
+}
+
+pub(super) fn downgrade_enabled(situation: &Situation<'_>, _: Gate) -> Answer {
+    let down = situation.step.filter(|step| step.to.series() < step.from.series());
+    let Some(step) = down else { return Answer::holds("it does not go down") };
+    let to = step.to.series();
+    let old = situation.now.views().find(|(_, view)| view.version.series() == to);
+    let not_agreed = situation.now.views().find(|(_, view)| view.downgrade != Some(to));
+    match (old, not_agreed) {
+        (Some((name, _)), _) => Answer::holds(format!("{name} still runs {}", text(Some(to)))),
+        (None, None) => Answer::holds(format!("etcd has agreed to go down to {}", text(Some(to)))),
+        (None, Some(_)) if step.from.series() < (3, 6) => Answer::refused(
+            format!("no member runs {} any more, and {} knows no way down", text(Some(to)), step.from),
+            "restore a snapshot that was taken before the upgrade",
+        ),
+        (None, Some((name, _))) => Answer::refused(
+            format!("no member runs {} any more, and {name} has not agreed to go down", text(Some(to))),
+            "enable the downgrade first (`etcd_downgrade`)",
+        ),
+    }
+}
+
+pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
+    let going_down = situation.now.views().find_map(|(name, view)| Some((name, view.downgrade?)));
+    match (situation.step.filter(|step| goes_up(*step)), going_down) {
+        (Some(step), Some((name, target))) if step.to.series() > target => Answer::refused(
+            format!("{name} is about to go down to {}", text(Some(target))),
+            "finish that downgrade, or cancel it (`etcd_downgrade` with `state: cancelled`)",
+        ),
+        _ => Answer::holds("no downgrade goes on"),
+    }
+}
