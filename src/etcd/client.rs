@@ -42,7 +42,9 @@ pub struct Credential {
 #[derive(Clone)]
 pub struct MemberClient {
     pub name: Arc<str>,
+    endpoint: Endpoint,
     channel: tonic::transport::Channel,
+    limit: Duration,
     address: Arc<str>,
     port: u16,
     tls: TlsConnector,
@@ -76,14 +78,16 @@ impl MemberClient {
             .connect_timeout(CONNECT_LIMIT)
             .timeout(CALL_LIMIT);
         let address: Arc<str> = address.into();
-        let way = (dial.clone(), address.clone());
-        let connector = tower::service_fn(move |_| {
-            let (dial, address) = way.clone();
-            async move { dial.dial(&address, port).await.map(TokioIo::new) }
-        });
-        let channel = endpoint.connect_with_connector_lazy(connector);
+        let channel = channel(&endpoint, &address, port, &dial);
         let (tls, login) = (http::tls(credential)?, credential.login.clone());
-        Ok(Self { name: name.into(), channel, address, port, tls, dial, login })
+        Ok(Self { name: name.into(), endpoint, channel, limit: CALL_LIMIT, address, port, tls, dial, login })
+    }
+
+    /// The same member, for calls that may take longer; over a connection of its own.
+    pub fn patient(&self, limit: Duration) -> Self {
+        let endpoint = self.endpoint.clone().timeout(limit);
+        let channel = channel(&endpoint, &self.address, self.port, &self.dial);
+        Self { endpoint, channel, limit, ..self.clone() }
     }
 
     /// A client that is logged in, where there is a login and etcd asks for one.
@@ -117,12 +121,20 @@ impl MemberClient {
 
     /// One call, which ends in time.
     pub async fn bounded<T>(&self, call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T, EtcdError> {
-        let limit = CONNECT_LIMIT + CALL_LIMIT;
+        let limit = CONNECT_LIMIT + self.limit;
         match tokio::time::timeout(limit, call).await {
             Ok(result) => result.map_err(|error| EtcdError::of(&self.name, &error)),
             Err(_) => Err(EtcdError::TimedOut { member: self.name.to_string(), limit }),
         }
     }
+}
+
+fn channel(endpoint: &Endpoint, address: &Arc<str>, port: u16, dial: &Arc<dyn Dial>) -> tonic::transport::Channel {
+    let way = (dial.clone(), address.clone());
+    endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
+        let (dial, address) = way.clone();
+        async move { dial.dial(&address, port).await.map(TokioIo::new) }
+    }))
 }
 
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {

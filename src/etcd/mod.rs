@@ -12,11 +12,13 @@ mod client;
 mod config;
 mod error;
 mod http;
+pub mod lead;
 pub mod observe;
 pub mod path;
 mod record;
 pub mod rules;
 pub mod settings;
+pub mod snapshot;
 mod status;
 
 pub use auth::{Change, Plan, apply, plan};

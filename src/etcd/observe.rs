@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use futures_util::future::{join_all, join4};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{EtcdError, MemberClient};
 use crate::model::Version;
@@ -19,7 +19,7 @@ use crate::model::Version;
 pub type Series = (u16, u16);
 
 /// What the members of a cluster say, at about the same time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// In the order in which they were asked.
     pub members: Vec<Seen>,
@@ -28,7 +28,7 @@ pub struct Observation {
 }
 
 /// One member that was asked.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// The name in the inventory.
     pub name: String,
@@ -37,9 +37,11 @@ pub struct Seen {
 }
 
 /// What a member says of itself and of the others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
+    #[serde(with = "hexadecimal")]
     pub id: u64,
+    #[serde(with = "hexadecimal")]
     pub cluster_id: u64,
     pub version: Version,
     /// What all members are known to understand; nothing while it is undecided.
@@ -49,6 +51,7 @@ pub struct View {
     /// To where a downgrade is allowed, if one is; from 3.6 on.
     pub downgrade: Option<Series>,
     /// The member it takes for the leader.
+    #[serde(with = "hexadecimal::maybe")]
     pub leader: Option<u64>,
     pub term: u64,
     /// The last entry that is known to be agreed to.
@@ -72,8 +75,9 @@ pub struct View {
 }
 
 /// A member, as another lists it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Listed {
+    #[serde(with = "hexadecimal")]
     pub id: u64,
     /// Empty as long as it has not started.
     pub name: String,
@@ -81,13 +85,14 @@ pub struct Listed {
     pub is_learner: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Alarm {
+    #[serde(with = "hexadecimal")]
     pub member: u64,
     pub kind: AlarmKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlarmKind {
     Nospace,
@@ -277,6 +282,35 @@ impl View {
     }
 }
 
+/// Ids as etcdctl prints them: as numbers they would not survive where numbers are floats.
+mod hexadecimal {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    fn parse<E: Error>(text: &str) -> Result<u64, E> {
+        u64::from_str_radix(text, 16).map_err(|_| E::custom(format!("`{text}` is not an id")))
+    }
+
+    pub fn serialize<S: Serializer>(id: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{id:x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        parse(&String::deserialize(deserializer)?)
+    }
+
+    pub mod maybe {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        pub fn serialize<S: Serializer>(id: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+            id.map(|id| format!("{id:x}")).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+            Option::<String>::deserialize(deserializer)?.map(|text| super::parse(&text)).transpose()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,6 +334,42 @@ mod tests {
             ]
         );
         assert_eq!(others, ["etcdserver: no leader"]);
+    }
+
+    #[test]
+    fn what_was_seen_survives_being_registered() {
+        let list = vec![Listed {
+            id: u64::MAX,
+            name: "a".into(),
+            peer_urls: vec!["https://a:2380".into()],
+            is_learner: false,
+        }];
+        let view = View {
+            id: u64::MAX,
+            cluster_id: 1 << 63,
+            version: "3.6.15".parse().unwrap(),
+            cluster_version: Some((3, 6)),
+            storage_version: None,
+            downgrade: None,
+            leader: Some(7),
+            term: 1,
+            raft_index: 2,
+            applied_index: 2,
+            revision: 3,
+            db_size: 4,
+            db_in_use: 4,
+            quota: None,
+            is_learner: false,
+            alarms: vec![Alarm { member: 9, kind: AlarmKind::Nospace }],
+            complaints: Vec::new(),
+            list: Ok(list),
+            read: Err("too slow".into()),
+        };
+        let silent = Seen { name: "b".into(), answer: Err("no route".into()) };
+        let seen = Observation { members: vec![Seen { name: "a".into(), answer: Ok(view) }, silent], auth: Some(true) };
+        let value = serde_json::to_value(&seen).unwrap();
+        assert_eq!(value["members"][0]["answer"]["Ok"]["id"], "ffffffffffffffff");
+        assert_eq!(serde_json::from_value::<Observation>(value).unwrap(), seen);
     }
 
     #[test]

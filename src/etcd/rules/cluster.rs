@@ -2,7 +2,7 @@
 
 use super::{
     super::observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
-    Answer, Gate, Situation,
+    Answer, Gate, MemberChange, Situation,
 };
 
 /// The members that must be well. The one in turn need not be before its turn: else what is broken could not be mended.
@@ -128,8 +128,11 @@ pub(super) fn members_unchanged(situation: &Situation<'_>, _: Gate) -> Answer {
 }
 
 pub(super) fn no_learner(situation: &Situation<'_>, _: Gate) -> Answer {
-    let listed = situation.now.list().iter().find(|member| member.is_learner).map(|member| member.id);
-    let own = situation.now.views().find(|(_, view)| view.is_learner).map(|(_, view)| view.id);
+    // The learner that is to be promoted, or to go, is no obstacle to that.
+    let meant = |name: &str| situation.change.is_some() && situation.is_target(name);
+    let mut learners = situation.now.list().iter().filter(|member| member.is_learner);
+    let listed = learners.find(|member| !meant(&situation.now.name(member.id))).map(|member| member.id);
+    let own = situation.now.views().find(|(name, view)| view.is_learner && !meant(name)).map(|(_, view)| view.id);
     match listed.or(own) {
         None => Answer::holds("no member is a learner"),
         Some(id) => Answer::refused(
@@ -231,11 +234,23 @@ pub(super) fn quorum_now(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
+/// A member that comes, or gets a vote, takes nobody down.
+fn nobody_goes(situation: &Situation<'_>) -> bool {
+    matches!(situation.change, Some(MemberChange::AddLearner | MemberChange::AddVoter | MemberChange::Promote))
+}
+
 pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
+    if nobody_goes(situation) {
+        return Answer::holds("no member goes down");
+    }
     let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
     let (voters, well) = voters(situation);
     let others = well.iter().filter(|name| *name != target).count();
-    let majority = majority(voters);
+    // One that is removed does not count any more.
+    let majority = match situation.change {
+        Some(MemberChange::Remove { .. }) => majority(voters.saturating_sub(1)),
+        _ => majority(voters),
+    };
     // A small cluster cannot spare any: that is the next rule's business.
     if others >= majority || (voters <= 2 && others + 1 >= voters) {
         return Answer::holds(format!("{others} of {voters} voters are well without {target}"));
@@ -255,6 +270,9 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
 }
 
 pub(super) fn small_cluster(situation: &Situation<'_>, _: Gate) -> Answer {
+    if nobody_goes(situation) {
+        return Answer::holds("no member goes down");
+    }
     let (voters, _) = voters(situation);
     match (voters, situation.consent.outage) {
         (0..=2, false) => Answer::refused(

@@ -170,7 +170,7 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "one-leader", "no-alarm", "quorum-after", "small-cluster", "leader-off",
         ],
         (Profile::Replace, Stop) => &["quorum-after", "small-cluster", "leader-off"],
-        (Profile::Nospace, Stop) => &["quorum-now"],
+        (Profile::Nospace, Stop) => &["quorum-after", "small-cluster"],
         (Profile::Certificate, Stop) => &["reachable"],
         (Profile::Upgrade | Profile::Restart, After) => &[
             "answers", "one-leader", "linearizable-read", "caught-up", "versions-expected", "members-unchanged",

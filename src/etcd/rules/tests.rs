@@ -194,7 +194,10 @@ static CASES: &[Case] = {
             world.alarm(AlarmKind::Nospace);
         }),
         case("linearizable-read", Nospace, Before, 5, |world| world.view(3).read = Err("no quorum".into())),
-        case("quorum-now", Nospace, Stop, 3, |world| (2..=3).for_each(|member| world.silence(member))),
+        case("quorum-now", Replace, Before, 5, |world| {
+            world.change = Some(MemberChange::Promote);
+            (3..=5).for_each(|member| world.silence(member));
+        }),
         case("quorum-after", Upgrade, Stop, 3, |world| world.view(2).read = Err("too slow".into())),
         case("small-cluster", Restart, Before, 2, |_| {}),
         case("caught-up", Restart, Before, 5, |world| world.view(3).applied_index = 12),

@@ -33,9 +33,11 @@ fn with_step(situation: &Situation<'_>, check: fn(Step) -> Answer) -> Answer {
     situation.step.map_or_else(|| Answer::holds("the version stays"), check)
 }
 
+type StepRule = (&'static str, fn(Step) -> Answer);
+
 /// Which rule forbids a step, if one does: for looking for a path.
 pub(in super::super) fn step_refusal(step: Step) -> Option<(&'static str, String, String)> {
-    let rules: [(&'static str, fn(Step) -> Answer); 5] = [
+    let rules: [StepRule; 5] = [
         ("one-minor", minors),
         ("forbidden-3.5.0", forbidden_step),
         ("floor-3.5", floor_3_5_step),

@@ -1,0 +1,110 @@
+//! The lead, handed over before a member stops: an election would cost clients half a second, this costs them nothing.
+
+use std::{cmp::Reverse, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    EtcdError, MemberClient,
+    observe::{Observation, see},
+};
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Who is to lead next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    pub name: String,
+    pub id: u64,
+}
+
+/// Whether the member leads, and who would take over, best first: voters that are well, those with the newest version
+/// before others, then those with the most entries.
+pub fn successors(observation: &Observation, name: &str) -> Option<Vec<Successor>> {
+    let (leader, _) = observation.leader()?;
+    if leader != name {
+        return None;
+    }
+    let votes = |id: u64| observation.voters().any(|voter| voter.id == id);
+    let mut others: Vec<_> = observation
+        .members
+        .iter()
+        .filter(|seen| seen.name != name && seen.is_well())
+        .filter_map(|seen| Some((seen.name.clone(), seen.answer.as_ref().ok()?)))
+        .filter(|(_, view)| votes(view.id) && !view.is_learner)
+        .collect();
+    others.sort_by_key(|(_, view)| Reverse((view.version, view.applied_index)));
+    Some(others.into_iter().map(|(name, view)| Successor { name, id: view.id }).collect())
+}
+
+/// Hands the lead over, if the member still has it. The first of the others that has all its entries gets it.
+/// Nothing if it does not lead any more.
+pub async fn hand_over(
+    own: &MemberClient,
+    others: &[(Successor, MemberClient)],
+    limit: Duration,
+) -> Result<Option<Successor>, EtcdError> {
+    let start = Instant::now();
+    let mut refused = None;
+    loop {
+        // Read right before, since the lead may have moved by itself.
+        let mut client = own.client().await?;
+        let status = own.bounded(client.status()).await?;
+        let own_id = status.header().map_or(0, |header| header.member_id());
+        if status.leader() != own_id {
+            return Ok(None);
+        }
+        let mark = status.raft_index();
+        for (successor, other) in others {
+            if !reaches(other, mark, limit.saturating_sub(start.elapsed()).min(Duration::from_secs(2))).await {
+                continue;
+            }
+            match own.bounded(client.move_leader(successor.id)).await {
+                Ok(_) => return await_lead(own, own_id, successor, limit).await.map(Some),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if start.elapsed() >= limit {
+            let member = own.name.to_string();
+            let reason = "it leads, and no other member is well and has caught up to take over".to_owned();
+            return Err(refused.unwrap_or(EtcdError::Refused { member, reason }));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Whether a member has applied so much, soon.
+async fn reaches(member: &MemberClient, mark: u64, limit: Duration) -> bool {
+    let start = Instant::now();
+    loop {
+        let seen = see(member, limit.max(PAUSE)).await;
+        if seen.is_well() && seen.answer.as_ref().is_ok_and(|view| view.has_reached(mark)) {
+            return true;
+        }
+        if start.elapsed() >= limit {
+            return false;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Until the member itself says that another leads.
+async fn await_lead(
+    own: &MemberClient,
+    own_id: u64,
+    successor: &Successor,
+    limit: Duration,
+) -> Result<Successor, EtcdError> {
+    let start = Instant::now();
+    loop {
+        let mut client = own.client().await?;
+        let leader = own.bounded(client.status()).await?.leader();
+        if leader != 0 && leader != own_id {
+            return Ok(successor.clone());
+        }
+        if start.elapsed() >= limit {
+            return Err(EtcdError::TimedOut { member: own.name.to_string(), limit });
+        }
+        sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! A snapshot: streamed from a member, and told whole from cut off.
+//!
+//! What comes is the database, whose size is a multiple of 512, and behind it the sha256 of that. Only so much is in memory
+//! as one message holds.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    time::Duration,
+};
+
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::{EtcdError, MemberClient};
+
+const SUM: usize = 32;
+const PAGE: u64 = 512;
+/// A member that sends nothing for so long sends nothing more.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What a whole snapshot is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub size: u64,
+    /// The sum that is at its end, in hexadecimal.
+    pub sha256: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+    #[error("cannot write the snapshot: {0}")]
+    Io(#[from] io::Error),
+    #[error("the snapshot is not whole: {0}")]
+    Broken(String),
+}
+
+/// Knows what has gone by, and keeps the last bytes back, which are the sum.
+#[derive(Default)]
+struct Check {
+    sum: Sha256,
+    size: u64,
+    tail: Vec<u8>,
+}
+
+impl Check {
+    fn update(&mut self, bytes: &[u8]) {
+        self.size += bytes.len() as u64;
+        self.tail.extend_from_slice(bytes);
+        let known = self.tail.len().saturating_sub(SUM);
+        self.sum.update(&self.tail[..known]);
+        self.tail.drain(..known);
+    }
+
+    fn end(self) -> Result<Snapshot, SnapshotError> {
+        let Self { sum, size, tail } = self;
+        if size % PAGE != SUM as u64 {
+            return Err(SnapshotError::Broken(format!("{size} bytes are no database and its checksum")));
+        }
+        let found: [u8; SUM] = sum.finalize().into();
+        if tail != found {
+            return Err(SnapshotError::Broken("its checksum does not match".into()));
+        }
+        Ok(Snapshot { size, sha256: tail.iter().map(|byte| format!("{byte:02x}")).collect() })
+    }
+}
+
+/// Writes a member's snapshot. Only if this returns what it is like is all of it there.
+pub async fn stream(
+    member: &MemberClient,
+    into: &mut (dyn AsyncWrite + Send + Unpin),
+    progress: &(dyn Fn(u64, u64) + Send + Sync),
+) -> Result<Snapshot, SnapshotError> {
+    let mut client = member.client().await?;
+    let mut stream = member.bounded(client.snapshot()).await?;
+    let mut check = Check::default();
+    loop {
+        let next = tokio::time::timeout(SILENCE, stream.message()).await;
+        let next = next.map_err(|_| EtcdError::TimedOut { member: member.name.to_string(), limit: SILENCE })?;
+        let Some(message) = next.map_err(|error| EtcdError::of(&member.name, &error))? else { break };
+        check.update(message.blob());
+        into.write_all(message.blob()).await?;
+        progress(check.size, check.size + message.remaining_bytes());
+    }
+    into.flush().await?;
+    check.end()
+}
+
+/// Reads a snapshot on disk from end to end.
+pub fn verify(path: &Path) -> Result<Snapshot, SnapshotError> {
+    let mut file = File::open(path)?;
+    let mut check = Check::default();
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return check.end(),
+            count => check.update(&buffer[..count]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn whole(pages: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..pages * 512).map(|at| (at % 251) as u8).collect();
+        let sum: [u8; SUM] = Sha256::digest(&bytes).into();
+        bytes.extend(sum);
+        bytes
+    }
+
+    fn checked(bytes: &[u8], piece: usize) -> Result<Snapshot, SnapshotError> {
+        let mut check = Check::default();
+        bytes.chunks(piece).for_each(|piece| check.update(piece));
+        check.end()
+    }
+
+    #[test]
+    fn what_is_cut_off_or_changed_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("snapshot.db");
+        let bytes = whole(4);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(verify(&path).unwrap().size, 4 * 512 + 32);
+        std::fs::write(&path, &bytes[..bytes.len() - 512]).unwrap();
+        assert!(verify(&path).unwrap_err().to_string().contains("checksum does not match"));
+        std::fs::write(&path, &bytes[..bytes.len() - 32]).unwrap();
+        assert!(verify(&path).unwrap_err().to_string().contains("no database and its checksum"));
+        std::fs::write(&path, "").unwrap();
+        assert!(verify(&path).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn in_whatever_pieces_it_comes_one_byte_makes_the_difference(
+            pages in 1usize..8,
+            piece in 1usize..3000,
+            at in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = whole(pages);
+            prop_assert!(checked(&bytes, piece).is_ok());
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1;
+            prop_assert!(checked(&bytes, piece).is_err());
+        }
+    }
+}
