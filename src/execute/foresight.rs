@@ -4,7 +4,7 @@
 //! on its target that such a task would change. That one merely comes after the other is no reason.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
 };
 
@@ -33,6 +33,10 @@ struct Foreseen {
     changes: HashMap<Target, Vec<Change>>,
     /// Handlers that run only if a task changes something of which nobody knows whether it does.
     handlers: HashMap<Notice, Arc<str>>,
+    /// Guests for which something would be done on their hypervisor, and the task that does it last.
+    guests: HashMap<HostId, Arc<str>>,
+    /// Those of them that were found not to answer.
+    absent: HashSet<HostId>,
 }
 
 /// Something that a task would leave behind.
@@ -149,6 +153,7 @@ impl NodeRun {
                 Some(why) => unknown(why),
                 None => return Err(Trouble::Failed(outcome, hint)),
             },
+            Err(trouble @ Trouble::Unreachable { .. }) => return self.not_there_yet().ok_or(trouble),
             other => other?,
         };
         let Some(at) = at.filter(|_| !outcome.skipped) else { return Ok(outcome) };
@@ -160,6 +165,34 @@ impl NodeRun {
             self.would_change(at, &outcome);
         }
         Ok(outcome)
+    }
+
+    /// A guest need not answer as long as its hypervisor has not been told all about it.
+    fn not_there_yet(&self) -> Option<Outcome> {
+        let target = self.context.graph.node(self.index).target.unwrap_or(self.host);
+        let mut foreseen = lock(&self.context.foresight.0);
+        let task = foreseen.guests.get(&target)?.clone();
+        foreseen.absent.insert(target);
+        Some(unknown(format!("the guest cannot be reached yet; “{task}” comes before")))
+    }
+
+    /// Whether the target is a guest that is not there yet, so that nobody has to try again.
+    pub(super) fn is_absent(&self) -> Option<Trouble> {
+        let target = self.context.graph.node(self.index).target.unwrap_or(self.host);
+        let is_absent = self.predicts() && lock(&self.context.foresight.0).absent.contains(&target);
+        is_absent.then(|| Trouble::Unreachable { msg: "it was not there before".to_owned(), hint: None })
+    }
+
+    /// Remembers what would be done for guests on their hypervisor.
+    fn would_make(&self, hosts: &[HostId], outcome: &Outcome) {
+        let Some(target) = self.context.graph.node(self.index).target else { return };
+        if !self.predicts() || !(outcome.changed || outcome.unknown) {
+            return;
+        }
+        let task: Arc<str> = self.task.name.as_str().into();
+        let is_there = |host: &&HostId| self.context.inventory.hypervisor_of(**host).is_some_and(|at| at.id == target);
+        let guests = hosts.iter().filter(is_there).map(|host| (*host, task.clone()));
+        lock(&self.context.foresight.0).guests.extend(guests);
     }
 
     fn depends(&self, at: &At) -> Option<String> {
@@ -206,6 +239,7 @@ impl NodeRun {
             return;
         }
         self.context.foresight.leave(hosts, &self.task, outcome, self.predicts());
+        self.would_make(hosts, outcome);
         if let Some(task) = self.context.graph.node(self.index).task {
             self.context.foresight.notifies(&(self.play, self.host, task));
         }

@@ -305,7 +305,10 @@ impl NodeRun {
             Err(trouble) => return self.foresee(None, Err(trouble)),
         };
         let at = At { effects: built.effects.clone(), target };
-        let result = self.act(scope, built).await;
+        let result = match self.is_absent() {
+            Some(trouble) => Err(trouble),
+            None => self.act(scope, built).await,
+        };
         self.foresee(Some(&at), result)
     }
 
@@ -329,7 +332,7 @@ impl NodeRun {
             Action::Engine(action) => {
                 let fenced = self.can_change(&effects, check_mode);
                 let session = Arc::new(Session { fenced, ..self.session(scope)? });
-                let job = match self.is_apart(&effects, check_mode) {
+                let job = match action.reboots() && self.is_apart(&effects, check_mode) {
                     true => match self.reboot_job(&session).await? {
                         None => return Ok(Outcome::changed().with("rebooted", true)),
                         job => job,

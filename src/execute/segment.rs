@@ -58,7 +58,10 @@ pub(super) async fn run(errand: Errand) {
 
 async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
     let Draft { nodes, steps, session, .. } = draft;
-    let unready = make_ready(&nodes).await.err();
+    let unready = match nodes.front().and_then(|node| node.run.is_absent()) {
+        None => make_ready(&nodes).await.err(),
+        absent => absent,
+    };
     let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
@@ -183,7 +186,10 @@ impl Course {
         let Some(node) = self.nodes.front().filter(|_| !self.halted) else { return };
         match result {
             // Even if we did not see it begin: it may have.
-            Err(error) => self.node_ended(Some(Err(error))),
+            Err(error) => {
+                let result = node.run.foresee(None, Err(error));
+                self.node_ended(Some(result));
+            }
             Ok(()) if self.begun.is_none() => {}
             // It was stopped between two items.
             Ok(()) if node.run.task.loops.is_some() => self.node_ended(None),

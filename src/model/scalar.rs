@@ -71,6 +71,20 @@ impl FromStr for ByteSize {
     }
 }
 
+/// As a person reads it, not as it was written.
+impl std::fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let Some((unit, name)) = units.into_iter().find(|(unit, _)| self.0 >= *unit) else {
+            return write!(f, "{} B", self.0);
+        };
+        match (self.0 / unit, self.0 % unit * 10 / unit) {
+            (whole, 0) => write!(f, "{whole} {name}"),
+            (whole, tenths) => write!(f, "{whole}.{tenths} {name}"),
+        }
+    }
+}
+
 /// A duration: `90`, `1.5`, `90s`, `5m`, `2h`, `250ms`; a bare number is seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds(pub Duration);

@@ -30,6 +30,12 @@ pub enum Action {
 #[async_trait]
 pub trait EngineAction: Send + Sync {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError>;
+
+    /// Whether it is there to reboot the target: then one that was under way is over once the target has booted. Any other
+    /// has to look again.
+    fn reboots(&self) -> bool {
+        false
+    }
 }
 
 /// Hears how far a transfer is.

@@ -377,8 +377,11 @@ struct Keep {
 impl EngineAction for Keep {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let looked = context.run(self.look()).await?;
-        if looked.failed || looked.unknown {
+        if looked.failed {
             return Ok(looked);
+        }
+        if looked.unknown {
+            return Ok(self.foreseen(looked));
         }
         let found = Found::read(&looked, self.parts.len(), self.module.virt);
         match self.module.state {
@@ -395,6 +398,16 @@ impl Keep {
             Payload::new(LOOK).value("name", &self.module.name).flag("virt", is_kept && self.module.virt == Virt::Auto);
         let parts = self.parts.iter().filter(|_| is_kept);
         parts.fold(payload, |payload, part| payload.arg(part))
+    }
+
+    /// A domain that is not there would be made, whatever else a plan cannot know.
+    fn foreseen(&self, looked: Outcome) -> Outcome {
+        let LibvirtDomain { vcpus, memory, .. } = &self.module;
+        if self.module.state == State::Absent || looked.data.get("state").and_then(Value::as_str) != Some("absent") {
+            return looked;
+        }
+        let msg = format!("would make a guest with {vcpus} processors and {memory} of memory; {}", looked.msg);
+        Outcome { msg, ..Outcome::changed() }
     }
 
     fn apply(&self) -> Payload {

@@ -86,6 +86,10 @@ impl Module for Reboot {
 
 #[async_trait]
 impl EngineAction for Reboot {
+    fn reboots(&self) -> bool {
+        true
+    }
+
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         if context.check_mode() {
             return Ok(Outcome { msg: "would reboot".into(), ..Outcome::changed() });
