@@ -34,7 +34,7 @@ etcd_releases:
 
 clusters:
   demo:
-    etcd: { version: $version, quota: 1GiB, data_device: /dev/disk/by-id/virtio-data }
+    etcd: { version: $version, quota: 1GiB }
     guest:
       vcpus: 1
       memory: 512MiB
@@ -54,6 +54,9 @@ say 'A cluster on them: guests, certificates, etcd, authentication'
 say 'Once more: nothing is left to do'
 "$etcdrun" playbook site.yaml -i "$folder/inventory.yaml"
 
+say 'How it is'
+"$etcdrun" status -i "$folder/inventory.yaml"
+
 say 'What a client sees'
 pki=$folder/.etcdrun/pki/demo
 endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:2379
@@ -63,9 +66,10 @@ endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:
 cat <<END
 
 The cluster is up. What to try next:
+  $etcdrun status -i $folder/inventory.yaml --json
   $etcdrun exec members -i $folder/inventory.yaml --read-only -- systemctl status etcd
   $etcdrun certs list -i $folder/inventory.yaml
   change quota in $folder/inventory.yaml, then: $etcdrun plan site.yaml -i $folder/inventory.yaml
-  $lab kill hv2, and look at the cluster again
+  $lab kill hv2, and then: $etcdrun status -i $folder/inventory.yaml
   make demo-down ends all of it
 END

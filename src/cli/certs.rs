@@ -100,11 +100,7 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
 fn the_cluster(inventory: &Inventory, wanted: Option<&str>) -> Result<String, CliError> {
     let names: Vec<&str> = inventory.clusters().map(|cluster| cluster.name.as_str()).collect();
     match (wanted, names.as_slice()) {
-        (Some(name), names) if names.contains(&name) => Ok(name.to_owned()),
-        (Some(name), names) => {
-            let help = did_you_mean(name, names.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-            Err(CliError::usage_with_help(format!("there is no cluster `{name}` in the inventory"), help))
-        }
+        (Some(name), _) => find_cluster(inventory, name),
         (None, [only]) => Ok((*only).to_owned()),
         (None, []) => Err(CliError::usage("the inventory has no cluster")),
         (None, several) => {
@@ -112,6 +108,16 @@ fn the_cluster(inventory: &Inventory, wanted: Option<&str>) -> Result<String, Cl
             Err(CliError::usage_with_help("the inventory has several clusters", Some(help)))
         }
     }
+}
+
+/// The cluster of this name.
+pub(super) fn find_cluster(inventory: &Inventory, name: &str) -> Result<String, CliError> {
+    if inventory.cluster(name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let names = inventory.clusters().map(|cluster| cluster.name.as_str());
+    let help = did_you_mean(name, names).map(|near| format!("did you mean `{near}`?"));
+    Err(CliError::usage_with_help(format!("there is no cluster `{name}` in the inventory"), help))
 }
 
 /// One certificate that is known here.

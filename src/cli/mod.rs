@@ -25,6 +25,7 @@ mod run;
 mod runs;
 mod schema;
 mod secret;
+mod status;
 mod terminal;
 mod unlock;
 mod vars;
@@ -60,6 +61,8 @@ enum Command {
     Playbook(playbook::PlaybookArgs),
     /// Say what playbooks would change, and change nothing
     Plan(plan::PlanArgs),
+    /// Show how clusters are: members, leaders, health, alarms, certificates
+    Status(status::StatusArgs),
     /// Print the task graph of a playbook; connects to nothing
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
@@ -120,6 +123,7 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
     match command {
         Command::Playbook(args) => playbook::run(args, invocation),
         Command::Plan(args) => plan::run(args, invocation),
+        Command::Status(args) => status::run(args, invocation),
         Command::Graph(args) => graph::run(args, invocation),
         Command::Exec(args) => exec::run(args, invocation),
         Command::Resume(args) => resume::run(args, invocation),

@@ -16,6 +16,7 @@ pub enum Change {
     Grant(String, Range, Access),
     Revoke(String, Range),
     AddUser(String, Option<String>),
+    Password(String, String),
     GrantRole(String, String),
     RevokeRole(String, String),
     Enable,
@@ -77,6 +78,7 @@ impl std::fmt::Display for Change {
             Self::Grant(role, range, access) => write!(f, "role {role}: {} on {range}", word(*access)),
             Self::Revoke(role, range) => write!(f, "role {role}: nothing on {range}"),
             Self::AddUser(user, _) => write!(f, "user {user}"),
+            Self::Password(user, _) => write!(f, "user {user}: another password"),
             Self::GrantRole(user, role) => write!(f, "user {user}: role {role}"),
             Self::RevokeRole(user, role) => write!(f, "user {user}: without role {role}"),
             Self::Enable => f.write_str("authentication on"),
@@ -129,7 +131,15 @@ pub async fn plan(
             roles.push("root".into());
         }
         let has: BTreeSet<String> = match users.contains(&name) {
-            true => member.bounded(client.user_get(name.as_str())).await?.roles().iter().cloned().collect(),
+            true => {
+                // Root's is the one that this very call was let in with.
+                if let Some(password) = password.filter(|_| is_on && name != "root")
+                    && !member.accepts(&name, &password).await?
+                {
+                    plan.changes.push(Change::Password(name.clone(), password));
+                }
+                member.bounded(client.user_get(name.as_str())).await?.roles().iter().cloned().collect()
+            }
             false => {
                 plan.changes.push(Change::AddUser(name.clone(), password));
                 BTreeSet::new()
@@ -220,6 +230,9 @@ async fn make(member: &MemberClient, client: &mut Client, change: &Change) -> Re
             let options = password.is_none().then(|| UserAddOptions::new().with_no_pwd());
             let password = password.clone().unwrap_or_default();
             member.bounded(client.user_add(user.as_str(), password, options)).await.map(drop)
+        }
+        Change::Password(user, password) => {
+            member.bounded(client.user_change_password(user.as_str(), password.as_str())).await.map(drop)
         }
         Change::GrantRole(user, role) => {
             member.bounded(client.user_grant_role(user.as_str(), role.as_str())).await.map(drop)

@@ -11,6 +11,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use zeroize::Zeroizing;
 
 use super::{EtcdError, http};
+use crate::pki;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// A single call may take this long.
@@ -113,10 +114,26 @@ impl MemberClient {
         }
     }
 
+    /// Whether a user has this password. A wrong one is refused before anything is proposed.
+    pub(super) async fn accepts(&self, user: &str, password: &str) -> Result<bool, EtcdError> {
+        let login = ConnectOptions::new().with_user(user, password);
+        match self.bounded(Client::from_channel(Channel::Tonic(self.channel.clone()), Some(login))).await {
+            Ok(_) => Ok(true),
+            Err(EtcdError::Refused { reason, .. }) if reason.contains("invalid user ID or password") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The body that the server answers at a path such as `/version` or `/health`.
     pub async fn get(&self, path: &str) -> Result<String, EtcdError> {
         let Self { name, address, port, tls, dial, .. } = self;
         http::get(&http::Target { member: name, address, port: *port, tls, dial: &**dial }, path).await
+    }
+
+    /// The certificate that a fresh handshake at one of the member's ports shows; the one for clients or that for peers.
+    pub async fn served(&self, port: u16) -> Result<pki::Certificate, EtcdError> {
+        let Self { name, address, tls, dial, .. } = self;
+        http::served(&http::Target { member: name, address, port, tls, dial: &**dial }).await
     }
 
     /// One call, which ends in time.

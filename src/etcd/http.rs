@@ -8,6 +8,7 @@ use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::{
     TlsConnector,
+    client::TlsStream,
     rustls::{
         ClientConfig, RootCertStore,
         crypto::aws_lc_rs,
@@ -15,7 +16,8 @@ use tokio_rustls::{
     },
 };
 
-use super::{Credential, Dial, EtcdError};
+use super::{Credential, Dial, EtcdError, Stream};
+use crate::pki::Certificate;
 
 const LIMIT: Duration = Duration::from_secs(5);
 const LONGEST_ANSWER: usize = 64 * 1024;
@@ -60,11 +62,32 @@ pub(super) async fn get(target: &Target<'_>, path: &str) -> Result<String, EtcdE
     }
 }
 
-async fn exchange(target: &Target<'_>, path: &str) -> Result<String, String> {
+/// The certificate that the server shows.
+pub(super) async fn served(target: &Target<'_>) -> Result<Certificate, EtcdError> {
+    let member = target.member.to_owned();
+    match tokio::time::timeout(LIMIT, show(target)).await {
+        Ok(result) => result.map_err(|reason| EtcdError::Unavailable { member, reason }),
+        Err(_) => Err(EtcdError::TimedOut { member, limit: LIMIT }),
+    }
+}
+
+async fn show(target: &Target<'_>) -> Result<Certificate, String> {
+    let stream = connect(target).await?;
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let shown = shown.ok_or_else(|| "it shows no certificate".to_owned())?;
+    Certificate::from_der(shown.to_vec()).map_err(|error| error.message)
+}
+
+async fn connect(target: &Target<'_>) -> Result<TlsStream<Box<dyn Stream>>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let stream = target.dial.dial(target.address, target.port).await.map_err(|error| text(&error))?;
     let name = ServerName::try_from(target.address.to_owned()).map_err(|error| text(&error))?;
-    let stream = target.tls.connect(name, stream).await.map_err(|error| text(&error))?;
+    target.tls.connect(name, stream).await.map_err(|error| text(&error))
+}
+
+async fn exchange(target: &Target<'_>, path: &str) -> Result<String, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let stream = connect(target).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
     // Ends with the response: hyper closes the connection once nobody asks for more of it.

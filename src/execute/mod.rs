@@ -32,6 +32,7 @@ mod surroundings;
 mod unlock;
 mod unpacked;
 mod verdict;
+mod visit;
 mod wanted;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use interrupt::Interrupt;
 pub use locks::Locking;
 pub use observe::observe;
 pub use unlock::{HostLocks, Unlocking};
+pub use visit::Visit;
 
 use crate::{
     graph::Graph,

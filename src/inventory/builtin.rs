@@ -58,7 +58,7 @@ fn own(inventory: &Inventory, host: &Host) -> Vars {
     .into();
     if let HostKind::Member { cluster, .. } = &host.kind {
         let cluster = inventory.cluster(cluster.as_str());
-        vars.insert("member".into(), describe_member(host, cluster));
+        vars.insert("member".into(), describe_member(inventory, host, cluster));
     }
     vars
 }
@@ -95,7 +95,8 @@ fn hypervisors(inventory: &Inventory) -> HashMap<HostName, Layer> {
 
 fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Node {
     let span = cluster.span.unwrap_or(span);
-    let members = cluster.members.iter().map(|id| describe_member(inventory.host_by_id(*id), None)).collect();
+    let members =
+        cluster.members.iter().map(|id| describe_member(inventory, inventory.host_by_id(*id), None)).collect();
     let mut node = mapping(
         span,
         [("name", Node::string(span, cluster.name.as_str())), ("members", Node::new(span, Kind::Seq(members)))],
@@ -109,7 +110,7 @@ fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Nod
 }
 
 /// A member; with its cluster given, also its sections on top of the cluster's.
-fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
+fn describe_member(inventory: &Inventory, host: &Host, cluster: Option<&Cluster>) -> Node {
     let mut node = describe_host(host);
     let hypervisor = match &host.kind {
         HostKind::Member { hypervisor: Some(name), .. } => Node::string(host.span, name.as_str()),
@@ -119,6 +120,7 @@ fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
     push(&mut node, "ip", ip_of(host));
     let Some(cluster) = cluster else { return node };
     push(&mut node, "cluster", Node::string(host.span, cluster.name.as_str()));
+    push(&mut node, "is_spread", Node::new(host.span, Kind::Bool(is_spread(inventory, cluster))));
     push(&mut node, "tls", host.sections.get("tls").cloned().unwrap_or_else(|| mapping(host.span, [])));
     for name in ["interfaces", "guest", "etcd"] {
         let merged = match (cluster.sections.get(name), host.sections.get(name)) {
@@ -135,6 +137,16 @@ fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
         push(&mut node, "pin", Node::string(host.span, pin.as_str()));
     }
     node
+}
+
+/// Whether the guests of a cluster are on several hypervisors.
+fn is_spread(inventory: &Inventory, cluster: &Cluster) -> bool {
+    let mut places = cluster.members.iter().filter_map(|id| match &inventory.host_by_id(*id).kind {
+        HostKind::Member { hypervisor, .. } => hypervisor.as_ref(),
+        _ => None,
+    });
+    let first = places.next();
+    places.any(|place| Some(place) != first)
 }
 
 /// The address that etcd binds: the one that is said, that of the first interface, or where to connect.

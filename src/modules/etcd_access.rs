@@ -63,6 +63,11 @@ impl Dial for Tunnel {
     }
 }
 
+/// Connections from the host that a session is on.
+pub(crate) fn tunnel(session: Session) -> Arc<dyn Dial> {
+    Arc::new(Tunnel(session))
+}
+
 /// A client for each member, each through that member's own host.
 pub(super) fn clients(
     context: &ActionContext,
@@ -74,7 +79,7 @@ pub(super) fn clients(
         let session = context.reach.session(&member.name, &context.session);
         let session =
             session.ok_or_else(|| ActionError::Failed(format!("`{}` is not in the inventory", member.name)))?;
-        MemberClient::new(&member.name, &member.ip, port, credential, Arc::new(Tunnel(session)))
+        MemberClient::new(&member.name, &member.ip, port, credential, tunnel(session))
             .map_err(|error| ActionError::Failed(error.to_string()))
     };
     members.iter().map(client).collect()

@@ -81,6 +81,8 @@ struct Planned {
     disks: Vec<(String, u64)>,
     base: Option<Base>,
     interfaces: Vec<GuestInterface>,
+    /// Others of its cluster are on other hypervisors.
+    is_spread: bool,
 }
 
 enum Base {
@@ -131,6 +133,7 @@ impl Planned {
             interfaces: interfaces
                 .map_err(|error| ModuleError::new(format!("the interfaces of {name} cannot be read: {error}")))?,
             name,
+            is_spread: member["is_spread"].as_bool().unwrap_or(false),
         })
     }
 }
@@ -285,8 +288,8 @@ impl Check {
             report.problems.push(format!(
                 "{} need {} of memory, and {} are free",
                 names.join(", "),
-                show(memory),
-                show(found.memory)
+                ByteSize(memory),
+                ByteSize(found.memory)
             ));
         }
         for member in missing.iter().filter(|member| member.vcpus > found.cpus) {
@@ -307,8 +310,8 @@ impl Check {
                 Some(Some(free)) if size > *free => {
                     report.problems.push(format!(
                         "the pool {pool} has {} free, and {} are wanted",
-                        show(*free),
-                        show(size)
+                        ByteSize(*free),
+                        ByteSize(size)
                     ));
                 }
                 Some(_) => {}
@@ -339,6 +342,9 @@ impl Check {
                     .push(format!("{name}: there is no base image {volume} in the pool {pool}; there are: {there}"));
             }
             _ => {}
+        }
+        if let Some(first) = member.interfaces.first() {
+            check_reach(member, first, found, report);
         }
         for interface in &member.interfaces {
             self.check_attachment(member, interface, found, report);
@@ -388,6 +394,21 @@ impl Check {
     }
 }
 
+/// Members talk to each other by their first interface. Networks that the inventory describes were looked at when it was
+/// loaded; this is for those that only the hypervisor knows.
+fn check_reach(member: &Planned, first: &GuestInterface, found: &Found, report: &mut Report) {
+    let Ok(Attachment::Network(network)) = first.attachment() else { return };
+    let is_it = |name: &String, words: &[String]| name == network || words.first().map(String::as_str) == Some(network);
+    let Some((_, words)) = found.networks.iter().find(|(name, words)| is_it(name, words)) else { return };
+    let mode = words.get(2).map_or("", String::as_str);
+    if member.is_spread && matches!(mode, "nat" | "isolated") {
+        report.problems.push(format!(
+            "{}: the network {network} ({mode}) ends at this hypervisor, and other members of {} are on others; they could not reach each other",
+            member.name, member.cluster
+        ));
+    }
+}
+
 fn check_fsync(found: &Found, report: &mut Report) {
     for answer in found.answers.iter().filter(|answer| answer.len() >= 3 && answer[0] == "fsync") {
         let Some(seconds) = answer.last().and_then(|text| text.parse::<f64>().ok()) else { continue };
@@ -406,12 +427,4 @@ fn check_fsync(found: &Found, report: &mut Report) {
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
-}
-
-fn show(bytes: u64) -> String {
-    match bytes {
-        0..1_073_741_824 => format!("{} MiB", bytes >> 20),
-        #[expect(clippy::cast_precision_loss, reason = "for people")]
-        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
-    }
 }

@@ -30,6 +30,7 @@ mod filesystem;
 mod group;
 mod guest_interface;
 mod guest_preflight;
+mod guest_states;
 mod guest_trust;
 mod http;
 mod ignition;
@@ -68,7 +69,9 @@ mod wait_for;
 mod words;
 
 pub use action::{Action, ActionContext, ActionError, EngineAction, Progress, Reach};
+pub(crate) use etcd_access::tunnel;
 pub use facts::{FACT_FIELDS, Facts};
+pub(crate) use guest_states::guest_states;
 pub use registry::{all, find, names};
 pub use spec::{BuildContext, Module, ModuleError, ModuleSpec, ResultField};
 pub(crate) use words::split as split_words;

@@ -50,7 +50,7 @@ impl Certificate {
         Ok(certificates)
     }
 
-    fn from_der(der: Vec<u8>) -> Result<Self, PkiError> {
+    pub fn from_der(der: Vec<u8>) -> Result<Self, PkiError> {
         let (_, parsed) = X509Certificate::from_der(&der)
             .map_err(|error| PkiError::new(format!("it is not a certificate: {error}")))?;
         let subject = parsed.subject();

@@ -1,0 +1,467 @@
+//! `etcdrun status [CLUSTER]`: how clusters are. Asks every member through its own host, and changes nothing.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::Args;
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{ConnectionArgs, InventoryArgs},
+    certs::find_cluster,
+    input::{Input, Opening},
+    record::state_folder,
+    run::reach,
+};
+use crate::{
+    etcd::{
+        Credential, MemberClient,
+        observe::{AlarmKind, Observation, Seen, see},
+    },
+    execute::Visit,
+    inventory::{
+        Cluster, Host, HostId, Inventory,
+        sections::{AuthMethod, AuthSection, EtcdSection, TlsSection},
+    },
+    model::ByteSize,
+    modules::{guest_states, tunnel},
+    pki::{Authority, Certificate, Keeping, PkiError, Renewal, Store},
+    report::{Look, MultiProgress, Tone, sanitize},
+    source::{Node, Opener, from_node},
+};
+
+/// A host is not waited for any longer, and a member not once its host was reached; unless --connect-timeout gives them more.
+const LIMIT: Duration = Duration::from_secs(30);
+const DEFAULT_QUOTA: u64 = 8 << 30;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "It ends with 0 if every cluster is healthy, with 4 if a host cannot be reached, and with 2 otherwise."
+)]
+pub struct StatusArgs {
+    /// The cluster; all of them if none is named
+    cluster: Option<String>,
+
+    /// Look for certificates in this folder [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    inventory: InventoryArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
+    let mut inventory = input.inventory(&args.inventory, invocation);
+    input.check(invocation)?;
+    let names: Vec<String> = match &args.cluster {
+        Some(name) => vec![find_cluster(&inventory, name)?],
+        None => inventory.clusters().map(|cluster| cluster.name.to_string()).collect(),
+    };
+    if names.is_empty() {
+        return Err(CliError::usage("the inventory has no cluster"));
+    }
+    let state = state_folder(args.state_dir.as_deref(), &input.inventories, invocation);
+    let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
+    let inventory = Arc::new(inventory);
+    let limit = args.connection.connect_timeout.map_or(LIMIT, |seconds| LIMIT.max(Duration::from_secs(seconds)));
+    let plans = names.iter().map(|name| Plan::new(&inventory, name, Store::new(state.path(), name), limit));
+    let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
+    let visit = Visit::new(inventory.clone(), connector, options);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let clusters = runtime.block_on(async {
+        let clusters = join_all(plans.iter().map(|plan| plan.look(&visit, &inventory, input.sources.opener()))).await;
+        // A host that hangs must not keep us.
+        let _ = timeout(Duration::from_secs(2), visit.close()).await;
+        clusters
+    });
+    runtime.shutdown_background();
+    invocation.print(&match invocation.json {
+        true => format!("{:#}\n", serde_json::json!({ "clusters": clusters })),
+        false => clusters.iter().map(|cluster| cluster.text(invocation.stdout)).collect::<Vec<_>>().join("\n"),
+    })?;
+    Ok(exit(&clusters))
+}
+
+fn exit(clusters: &[ClusterReport]) -> Exit {
+    let rows = || clusters.iter().flat_map(|cluster| &cluster.members);
+    match rows().any(|row| row.health == Health::Unreachable) {
+        true => Exit::Unreachable,
+        false if clusters.iter().all(|cluster| cluster.healthy) => Exit::Success,
+        false => Exit::TaskFailed,
+    }
+}
+
+/// What is to be found out about one cluster.
+struct Plan {
+    name: String,
+    tls: TlsSection,
+    auth: AuthSection,
+    store: Store,
+    client_port: u16,
+    members: Vec<Wanted>,
+    /// How long each part may take.
+    limit: Duration,
+}
+
+/// One member, as the inventory has it.
+struct Wanted {
+    id: HostId,
+    name: String,
+    ip: String,
+    hypervisor: Option<(HostId, String)>,
+    is_guest: bool,
+    quota: u64,
+}
+
+impl Plan {
+    fn new(inventory: &Inventory, name: &str, store: Store, limit: Duration) -> Result<Self, CliError> {
+        let cluster =
+            inventory.cluster(name).ok_or_else(|| CliError::usage(format!("there is no cluster `{name}`")))?;
+        let etcd: EtcdSection = section(cluster, "etcd")?;
+        let members = cluster.members.iter().map(|id| Wanted::new(inventory, inventory.host_by_id(*id))).collect();
+        Ok(Self {
+            name: name.to_owned(),
+            tls: section(cluster, "tls")?,
+            auth: section(cluster, "auth")?,
+            store,
+            client_port: etcd.client_port.unwrap_or(2379),
+            members,
+            limit,
+        })
+    }
+
+    async fn look(&self, visit: &Visit, inventory: &Inventory, opener: Option<&Arc<dyn Opener>>) -> ClusterReport {
+        let credential = self.credential(opener).await;
+        let asking = self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()));
+        let (answers, guests) = tokio::join!(join_all(asking), self.guests(visit, inventory));
+        self.report(answers, &guests)
+    }
+
+    /// Root's credential, as the last run left it; one for now if that is not there or over.
+    async fn credential(&self, opener: Option<&Arc<dyn Opener>>) -> Result<Credential, PkiError> {
+        let nobody = || {
+            PkiError::new(format!("the cluster `{}` has no authority here", self.name))
+                .help("`etcdrun playbook site.yaml` makes it; --state-dir names another folder")
+        };
+        let keeping = Keeping { store: &self.store, opener };
+        let kept = self.store.authority_certificate()?;
+        if self.auth.method() == AuthMethod::Password {
+            let password = match &self.auth.root_password {
+                Some(password) => Some(password.clone().into()),
+                None => self.store.password("root")?,
+            };
+            let authority = kept.ok_or_else(nobody)?;
+            return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: None });
+        }
+        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
+        let there = self.store.client("root")?.filter(|(pem, _)| is_good(pem));
+        if let (Some(authority), Some(identity)) = (kept, there) {
+            return Ok(Credential { authority, identity: Some(identity), login: None });
+        }
+        let authority = Authority::open(&self.tls, &keeping)?.ok_or_else(nobody)?;
+        let root = authority.client("root", &self.tls, &self.store, Renewal::ForNow).await?;
+        Ok(Credential { authority: authority.pem, identity: Some((root.certificate, root.key)), login: None })
+    }
+
+    async fn ask(&self, visit: &Visit, member: &Wanted, credential: Result<&Credential, &PkiError>) -> Answer {
+        let session = visit.session(member.id);
+        match timeout(self.limit, session.link.connection()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Answer::Unreachable(error.to_string()),
+            Err(_) => return Answer::Unreachable(format!("no answer within {:?}", self.limit)),
+        }
+        let credential = match credential {
+            Ok(credential) => credential,
+            Err(error) => return Answer::Silent(error.message.clone()),
+        };
+        let client = MemberClient::new(&member.name, &member.ip, self.client_port, credential, tunnel(session));
+        let client = match client {
+            Ok(client) => client,
+            Err(error) => return Answer::Silent(error.to_string()),
+        };
+        let (seen, certificate) = tokio::join!(see(&client, self.limit), client.served(self.client_port));
+        Answer::Seen(Box::new(seen), certificate.ok().map(|certificate| certificate.not_after))
+    }
+
+    /// What hypervisors say of their guests, or why they say nothing.
+    async fn guests(&self, visit: &Visit, inventory: &Inventory) -> HashMap<HostId, Result<States, String>> {
+        let mut by_hypervisor: BTreeMap<HostId, Vec<&str>> = BTreeMap::new();
+        for member in self.members.iter().filter(|member| member.is_guest) {
+            if let Some((id, _)) = &member.hypervisor {
+                by_hypervisor.entry(*id).or_default().push(&member.name);
+            }
+        }
+        let asking = by_hypervisor.into_iter().map(|(id, names)| async move {
+            let name = &inventory.host_by_id(id).name;
+            let states = match timeout(self.limit, guest_states(&visit.session(id), &names)).await {
+                Ok(states) => states.map_err(|error| format!("{name}: {error}")),
+                Err(_) => Err(format!("{name}: no answer within {:?}", self.limit)),
+            };
+            (id, states)
+        });
+        join_all(asking).await.into_iter().collect()
+    }
+
+    fn report(&self, answers: Vec<Answer>, guests: &HashMap<HostId, Result<States, String>>) -> ClusterReport {
+        let seen = answers.iter().filter_map(|answer| match answer {
+            Answer::Seen(seen, _) => Some((**seen).clone()),
+            _ => None,
+        });
+        let observation = Observation { members: seen.collect(), auth: None };
+        let mut problems: Vec<String> = guests.values().filter_map(|states| states.as_ref().err().cloned()).collect();
+        let leader = observation.leader().map(|(name, _)| name.to_owned());
+        let rows = self.members.iter().zip(answers).map(|(member, answer)| {
+            let guest = member.hypervisor.as_ref().filter(|_| member.is_guest).and_then(|(id, _)| guests.get(id));
+            let guest = guest.map(|states| match states {
+                Ok(states) => states.get(&member.name).cloned().unwrap_or_else(|| "absent".into()),
+                Err(_) => "unknown".into(),
+            });
+            self.row(member, answer, guest, &observation, &mut problems)
+        });
+        let rows: Vec<Row> = rows.collect();
+        problems.extend(disagreements(&observation, &self.members));
+        problems.dedup();
+        let cluster_version = observation.views().find_map(|(_, view)| view.cluster_version);
+        ClusterReport {
+            name: self.name.clone(),
+            healthy: problems.is_empty() && rows.iter().all(|row| row.health == Health::Healthy),
+            leader,
+            cluster_version: cluster_version.map(|(major, minor)| format!("{major}.{minor}")),
+            members: rows,
+            problems,
+        }
+    }
+
+    fn row(
+        &self,
+        member: &Wanted,
+        answer: Answer,
+        guest: Option<String>,
+        observation: &Observation,
+        problems: &mut Vec<String>,
+    ) -> Row {
+        let mut row = Row {
+            member: member.name.clone(),
+            hypervisor: member.hypervisor.as_ref().map(|(_, name)| name.clone()),
+            guest,
+            ..Row::default()
+        };
+        let (seen, not_after) = match answer {
+            Answer::Seen(seen, not_after) => (seen, not_after),
+            Answer::Unreachable(why) => {
+                row.health = Health::Unreachable;
+                problems.push(format!("{}: {}", member.name, sanitize(&why)));
+                return row;
+            }
+            Answer::Silent(why) => {
+                problems.push(why);
+                return row;
+            }
+        };
+        // One that does not show it may still have been given one here.
+        let issued = || self.store.issued(&member.name).ok().flatten()?.not_after.parse().ok();
+        row.certificate_days = not_after.or_else(issued).map(days_left);
+        if let Some(trouble) = seen.trouble() {
+            problems.push(sanitize(&trouble).into_owned());
+        }
+        let Ok(view) = &seen.answer else { return row };
+        let leads = observation.leader().is_some_and(|(_, leader)| leader.id == view.id);
+        row.version = Some(view.version.to_string());
+        row.role = Some(match (view.is_learner, leads) {
+            (true, _) => "learner",
+            (false, true) => "leader",
+            (false, false) => "follower",
+        });
+        row.raft_index = Some(view.raft_index);
+        row.db_size = Some(view.db_size);
+        row.db_quota = Some(view.quota.unwrap_or(member.quota));
+        row.alarms =
+            view.alarms.iter().filter(|alarm| alarm.member == view.id).map(|it| alarm_name(&it.kind)).collect();
+        problems.extend(row.alarms.iter().map(|alarm| format!("{} has the alarm {alarm}", member.name)));
+        row.health = if seen.is_well() && row.alarms.is_empty() { Health::Healthy } else { Health::Unhealthy };
+        row
+    }
+}
+
+/// What members say of each other that does not fit.
+fn disagreements(observation: &Observation, wanted: &[Wanted]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut ids: Vec<u64> = observation.views().map(|(_, view)| view.cluster_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() > 1 {
+        problems.push("the members belong to different clusters".to_owned());
+    }
+    for listed in observation.list() {
+        match listed.name.as_str() {
+            "" => problems.push(format!("a member at {} has never started", listed.peer_urls.join(", "))),
+            name if !wanted.iter().any(|member| member.name == name) => {
+                problems.push(format!("the cluster has a member {name}, which the inventory does not have"));
+            }
+            _ => {}
+        }
+    }
+    let is_listed = |name: &str| observation.list().iter().any(|listed| listed.name == name);
+    if !observation.list().is_empty() {
+        let missing = wanted.iter().filter(|member| !is_listed(&member.name));
+        problems.extend(missing.map(|member| format!("{} is not a member of the cluster", member.name)));
+    }
+    problems
+}
+
+fn alarm_name(kind: &AlarmKind) -> String {
+    match kind {
+        AlarmKind::Nospace => "NOSPACE".into(),
+        AlarmKind::Corrupt => "CORRUPT".into(),
+        AlarmKind::Other(name) => sanitize(name).into_owned(),
+    }
+}
+
+fn days_left(not_after: Timestamp) -> i64 {
+    not_after.duration_since(Timestamp::now()).as_secs().div_euclid(86_400)
+}
+
+/// A section of a cluster whose values are all known.
+fn section<T: serde::de::DeserializeOwned + Default>(cluster: &Cluster, name: &str) -> Result<T, CliError> {
+    let section = cluster.sections.get(name);
+    section.map_or_else(|| Ok(T::default()), from_node).map_err(|_| {
+        let cluster = &cluster.name;
+        CliError::usage(format!("the section `{name}` of `{cluster}` has templates in it, which only a run can render"))
+    })
+}
+
+impl Wanted {
+    fn new(inventory: &Inventory, host: &Host) -> Self {
+        let member = host.var("member").and_then(Node::as_map);
+        let field = |name: &str| member.and_then(|member| member.get(name));
+        let etcd: EtcdSection = field("etcd").and_then(|node| from_node(node).ok()).unwrap_or_default();
+        Self {
+            id: host.id,
+            name: host.name.to_string(),
+            ip: field("ip").and_then(Node::as_str).unwrap_or_else(|| host.address()).to_owned(),
+            hypervisor: inventory.hypervisor_of(host.id).map(|host| (host.id, host.name.to_string())),
+            is_guest: field("guest").is_some(),
+            quota: etcd.quota.map_or(DEFAULT_QUOTA, |quota| quota.0),
+        }
+    }
+}
+
+type States = BTreeMap<String, String>;
+
+enum Answer {
+    /// Its host cannot be logged into.
+    Unreachable(String),
+    /// There is no way to ask it.
+    Silent(String),
+    /// What it says, and when the certificate that it shows ends.
+    Seen(Box<Seen>, Option<Timestamp>),
+}
+
+#[derive(Debug, Serialize)]
+struct ClusterReport {
+    name: String,
+    healthy: bool,
+    leader: Option<String>,
+    cluster_version: Option<String>,
+    members: Vec<Row>,
+    problems: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    Healthy,
+    /// It says itself, or lets see, that something is wrong.
+    #[default]
+    Unhealthy,
+    Unreachable,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Row {
+    member: String,
+    hypervisor: Option<String>,
+    guest: Option<String>,
+    version: Option<String>,
+    role: Option<&'static str>,
+    raft_index: Option<u64>,
+    db_size: Option<u64>,
+    db_quota: Option<u64>,
+    health: Health,
+    alarms: Vec<String>,
+    certificate_days: Option<i64>,
+}
+
+const HEAD: [&str; 10] =
+    ["MEMBER", "HYPERVISOR", "GUEST", "VERSION", "ROLE", "RAFT INDEX", "DB SIZE", "HEALTH", "ALARMS", "CERTIFICATE"];
+/// The place of `HEALTH`.
+const HEALTH: usize = 7;
+
+impl ClusterReport {
+    fn text(&self, look: Look) -> String {
+        let healthy = self.members.iter().filter(|row| row.health == Health::Healthy).count();
+        let (word, tone) = if self.healthy { ("healthy", Tone::Good) } else { ("not healthy", Tone::Bad) };
+        let leader = self.leader.as_ref().map_or_else(|| "nobody leads".into(), |name| format!("{name} leads"));
+        let all = self.members.len();
+        let mut text = format!("{}: {}, {healthy} of {all} members, {leader}\n", self.name, look.paint(tone, word));
+        let cells: Vec<[String; 10]> = self.members.iter().map(Row::cells).collect();
+        let widths: Vec<usize> = (0..HEAD.len())
+            .map(|column| cells.iter().map(|row| row[column].len()).chain([HEAD[column].len()]).max().unwrap_or(0))
+            .collect();
+        let mut line = |cells: &[String], tone: Tone| {
+            let padded = cells.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+                let cell = format!("{cell:width$}");
+                if column == HEALTH { look.paint(tone, cell).to_string() } else { cell }
+            });
+            let row = padded.collect::<Vec<_>>().join("  ");
+            text += &format!("  {}\n", row.trim_end());
+        };
+        line(&HEAD.map(str::to_owned), Tone::Plain);
+        for (row, cells) in self.members.iter().zip(&cells) {
+            line(cells, if row.health == Health::Healthy { Tone::Good } else { Tone::Bad });
+        }
+        self.problems.iter().for_each(|problem| text += &format!("  ! {problem}\n"));
+        text
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [String; 10] {
+        let dash = || "-".to_owned();
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(dash);
+        let size = match (self.db_size, self.db_quota) {
+            (Some(size), Some(quota)) => format!("{} of {}", ByteSize(size), ByteSize(quota)),
+            _ => dash(),
+        };
+        let days = |days: i64| if days < 0 { "over".to_owned() } else { format!("{days} days") };
+        [
+            self.member.clone(),
+            text(&self.hypervisor),
+            text(&self.guest),
+            text(&self.version),
+            self.role.map_or_else(dash, str::to_owned),
+            self.raft_index.map_or_else(dash, |index| index.to_string()),
+            size,
+            match self.health {
+                Health::Healthy => "healthy",
+                Health::Unhealthy => "unhealthy",
+                Health::Unreachable => "unreachable",
+            }
+            .to_owned(),
+            if self.alarms.is_empty() { dash() } else { self.alarms.join(",") },
+            self.certificate_days.map_or_else(dash, days),
+        ]
+    }
+}
