@@ -130,6 +130,9 @@ impl EngineAction for Decide {
             );
             return Err(ActionError::Failed(why));
         }
+        if matches!(decision, Decision::Begin | Decision::GoOn(_)) {
+            self.check_reach(context).await?;
+        }
         let (starting, record) = match decision {
             Decision::Refuse(why) => return Err(ActionError::Failed(why)),
             Decision::Exists => (Vec::new(), None),
@@ -165,6 +168,27 @@ impl Decide {
             Ok(outcome) if outcome.failed => (Found::Unread(outcome.msg), None),
             Ok(outcome) => (found(&outcome), outcome.data.get("missing").and_then(Value::as_str).map(str::to_owned)),
             Err(error) => (Found::Unread(error.to_string()), None),
+        }
+    }
+
+    /// Every member must be able to connect to every other before any of them starts.
+    async fn check_reach(&self, context: &ActionContext) -> Result<(), ActionError> {
+        let asking = self.members.iter().map(|member| async move {
+            let session = context.reach.session(&member.name, &context.session)?;
+            let others = self.members.iter().filter(|other| other.name != member.name);
+            let payload = Payload::new(include_str!("etcd_reach.sh")).value("port", self.module.peer_port.to_string());
+            let payload = others.fold(payload, |payload, other| payload.arg(format!("{} {}", other.name, other.ip)));
+            // One that does not answer was told before.
+            let outcome = session.run_one(payload, false).await.ok()?;
+            let silent = outcome.data.get("silent").and_then(Value::as_str).unwrap_or_default().to_owned();
+            (!silent.is_empty()).then_some((member.name.as_str(), silent))
+        });
+        match join_all(asking).await.into_iter().flatten().next() {
+            None => Ok(()),
+            Some((member, silent)) => Err(ActionError::Failed(format!(
+                "{member} cannot connect to {silent} at port {}: members must reach each other there before a cluster can begin; look at routes and firewalls between them",
+                self.module.peer_port
+            ))),
         }
     }
 

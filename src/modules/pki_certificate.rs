@@ -7,11 +7,13 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::tunnel,
     local::Fingerprint,
     pki_ca::{authority, failed},
     place::{Place, attributes},
 };
 use crate::{
+    etcd::{Credential, MemberClient},
     inventory::sections::TlsSection,
     model::{Diff, Effects, FileMode, Outcome, Resource, Value},
     pki::{Authority, Brought, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
@@ -49,6 +51,12 @@ pub struct PkiCertificate {
     /// The key of `certificate_file`; it may be encrypted with age.
     #[serde(default)]
     key_file: Option<String>,
+    /// The address at which servers on the target use the certificate, and `ports` of them: where one answers, a renewed
+    /// certificate must be the one that it shows.
+    #[serde(default)]
+    address: Option<String>,
+    #[serde(default)]
+    ports: Vec<u16>,
     #[serde(default)]
     owner: Option<String>,
     #[serde(default)]
@@ -194,6 +202,9 @@ impl PkiCertificate {
             None => found.certificate,
             Some(_) => Some(self.issue(context, authority, &store, &found, new_key).await?),
         };
+        if let Some(certificate) = certificate.as_ref().filter(|_| why.is_some() && !new_key) {
+            self.is_served(context, authority, certificate).await?;
+        }
         Ok(match certificate {
             Some(certificate) => {
                 outcome.with("serial", certificate.serial).with("not_after", certificate.not_after.to_string())
@@ -264,6 +275,31 @@ impl PkiCertificate {
         }
         self.put(context, &self.certificate, leaf.certificate.as_bytes(), "644", false).await?;
         Ok(certificate)
+    }
+
+    /// A server that runs reads its certificate at each handshake; if it shows another, it would go on until that ends.
+    async fn is_served(
+        &self,
+        context: &ActionContext,
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Result<(), ActionError> {
+        let Some(address) = &self.address else { return Ok(()) };
+        for port in &self.ports {
+            let Some(session) = context.reach.session(&self.name, &context.session) else { return Ok(()) };
+            let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
+            let client = MemberClient::new(&self.name, address, *port, &credential, tunnel(session));
+            let client = client.map_err(|error| ActionError::Failed(error.to_string()))?;
+            // Where nothing answers, nothing has to be told.
+            let Ok(shown) = client.served(*port).await else { continue };
+            if shown.serial != certificate.serial {
+                return Err(ActionError::Failed(format!(
+                    "the certificate was renewed, but the server at port {port} still shows the one with the serial number {}; does it read {}?",
+                    shown.serial, self.certificate
+                )));
+            }
+        }
+        Ok(())
     }
 
     async fn put(

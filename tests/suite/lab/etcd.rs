@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use etcdrun_lab::{Kind, etcd, etcd_tools};
+use etcdrun_lab::{Host, Kind, etcd, etcd_tools};
 
-use super::{Place, Said};
+use super::{Folder, Place, Said, lab, web::Web};
 
 /// Hosts that are to be one cluster, and the inventory that says so.
 struct Site {
@@ -77,6 +77,40 @@ impl Site {
     }
 }
 
+/// The table, the JSON and the exit code, of a cluster that is well, has a server less, and a host less.
+fn status_tells_how_it_is(site: &Site) {
+    let status = |more: &[&str]| site.place.folder.run(&[&["status", "-i", "inventory.yaml"], more].concat());
+    let well = status(&["prod"]).ends(0);
+    assert!(well.stdout.starts_with("prod: healthy, 3 of 3 members, "), "{}", well.stdout);
+    assert_eq!(well.stdout.matches("  follower  ").count(), 2, "{}", well.stdout);
+    assert!(well.stdout.contains(" of 8 GiB") && well.stdout.contains("364 days"), "{}", well.stdout);
+
+    site.place.hosts[0].run(&["systemctl", "stop", "etcd"]).unwrap();
+    let down = status(&["--json"]).ends(2);
+    let report: serde_json::Value = serde_json::from_str(&down.stdout).unwrap();
+    let cluster = &report["clusters"][0];
+    assert_eq!((&cluster["name"], &cluster["healthy"]), (&"prod".into(), &false.into()), "{cluster:#}");
+    let health: Vec<&str> =
+        cluster["members"].as_array().unwrap().iter().map(|row| row["health"].as_str().unwrap()).collect();
+    assert_eq!(health, ["unhealthy", "healthy", "healthy"], "{cluster:#}");
+    site.place.hosts[0].run(&["systemctl", "start", "etcd"]).unwrap();
+
+    site.place.hosts[2].freeze().unwrap();
+    let begun = std::time::Instant::now();
+    let mut gone = status(&["--connect-timeout", "3"]).ends(4);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    // If it led, the others have to find a leader first.
+    while !gone.stdout.contains("2 of 3 members") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", gone.stdout);
+        gone = status(&["--connect-timeout", "3"]).ends(4);
+    }
+    let row = gone.stdout.lines().find(|line| line.trim_start().starts_with(&site.names[2])).unwrap();
+    assert!(row.contains("unreachable"), "{}", gone.stdout);
+    site.place.hosts[2].thaw().unwrap();
+    let other = status(&["prd"]).ends(5);
+    assert!(other.stderr.contains("did you mean `prod`?"), "{}", other.stderr);
+}
+
 const PLAIN: &str = "    etcd: { version: VERSION }\n";
 
 #[test]
@@ -106,6 +140,7 @@ fn three_members_serve_with_tls_and_authentication() {
         assert!(!log.contains("unrecognized environment variable"), "{log}");
     }
     site.changes_nothing();
+    status_tells_how_it_is(&site);
 
     // One that lost its data, and was even started since, is not taken for a new one.
     let lost = &site.place.hosts[1];
@@ -159,7 +194,7 @@ fn every_version_takes_the_settings_that_are_made_for_it() {
 
 #[test]
 fn passwords_and_the_gateway_go_together() {
-    let sections = "    etcd: { version: VERSION, gateway: true }\n    auth: { method: password, root_password: not-so-secret }\n    tls: { organization: Lab, algorithm: rsa, validity: 48h, early_renewal: 12h }\n";
+    let sections = "    etcd: { version: VERSION, gateway: true }\n    auth: { method: password, root_password: not-so-secret, users: { writer: { password: first-word } } }\n    tls: { organization: Lab, algorithm: rsa, validity: 48h, early_renewal: 12h }\n";
     let site = Site::new(1, "3.5", sections);
     site.play(&[]).ends(0);
     let login: &[&str] = &["--user", "root:not-so-secret"];
@@ -171,6 +206,18 @@ fn passwords_and_the_gateway_go_together() {
         assert!(subject.contains("O = Lab") && subject.contains("rsaEncryption"), "{subject}");
     }
     site.changes_nothing();
+
+    // Another password for a user is set, and the old one is good for nothing any more.
+    let inventory = site.place.folder.read("inventory.yaml");
+    site.place.folder.write("inventory.yaml", &inventory.replace("first-word", "second-word"));
+    let changed = site.play(&["--diff"]).ends(0);
+    assert!(changed.stdout.contains("user writer: another password"), "{}", changed.stdout);
+    assert!(!changed.stdout.contains("second-word"), "{}", changed.stdout);
+    let login = |word: &str| site.etcdctl_as(&["--user", &format!("writer:{word}")], &["get", "key"]);
+    assert!(login("first-word").contains("invalid user ID or password"), "{}", login("first-word"));
+    assert!(login("second-word").contains("permission denied"), "{}", login("second-word"));
+    site.changes_nothing();
+    site.place.folder.run(&["status", "-i", "inventory.yaml"]).ends(0);
 }
 
 #[test]
@@ -207,4 +254,76 @@ fn what_changes_reaches_the_servers_one_after_the_other() {
     assert!(starts().iter().zip(&before).all(|(now, before)| now != before));
     site.is_served_by_all();
     site.changes_nothing();
+}
+
+/// What only `site.yaml` needs is found before anything is changed; a plan finds it, too, and needs no host for it.
+#[test]
+fn a_release_or_an_address_that_is_missing_is_told_before_the_first_change() {
+    let folder = Folder::new();
+    let inventory = |more: &str| {
+        format!(
+            "clusters:\n  prod:\n    etcd: {{ version: 3.5.34 }}\n    members: {{ etcd-1: {{ address: {more} }} }}\n"
+        )
+    };
+    folder.write("inventory.yaml", &inventory("192.0.2.1"));
+    let said = folder.run(&["playbook", "site.yaml", "--check"]).ends(2);
+    assert!(
+        said.stdout.contains("`etcd.version` of etcd-1 is 3.5.34, and `etcd_releases` has none"),
+        "{}",
+        said.stdout
+    );
+    let releases = format!("etcd_releases: {{ 3.5.34: {{ file: etcd, sha256: {:064} }} }}\n", 0);
+    folder.write("inventory.yaml", &(releases + &inventory("etcd-1.example.org")));
+    let said = folder.run(&["playbook", "site.yaml", "--check"]).ends(2);
+    assert!(said.stdout.contains("etcd-1 has `etcd-1.example.org`, which is no IP address"), "{}", said.stdout);
+}
+
+/// The server as a binary and as the tarball that etcd publishes, both from a URL and with a checksum.
+#[test]
+fn etcd_comes_from_a_url_as_a_binary_and_as_a_tarball() {
+    let site = Site::new(1, "3.5", PLAIN);
+    let server = etcd("3.5").unwrap();
+    let folder = site.place.folder.path("web");
+    let name = format!("etcd-v{}-linux-amd64", server.version);
+    std::fs::create_dir_all(folder.join(&name)).unwrap();
+    std::fs::copy(&server.path, folder.join(&name).join("etcd")).unwrap();
+    let tarball = folder.join(format!("{name}.tar.gz"));
+    let (folder_text, tarball_text) = (folder.to_str().unwrap(), tarball.to_str().unwrap());
+    crate::support::run("tar", &["-C", folder_text, "-czf", tarball_text, &name]);
+    let web = Web::start(folder.clone());
+    let plain = site.place.folder.read("inventory.yaml");
+    let release = plain.lines().find(|line| line.contains("sha256:")).unwrap().to_owned();
+    let from_url = |file: &str, sum: &str| {
+        let url = web.url(file);
+        let line = format!("  {}: {{ url: \"{url}\", sha256: {sum} }}", server.version);
+        site.place.folder.write("inventory.yaml", &plain.replace(&release, &line));
+    };
+    let sum_of =
+        |path: &str| String::from_utf8(crate::support::run("sha256sum", &[path]).stdout).unwrap()[..64].to_owned();
+
+    from_url(&format!("{name}.tar.gz"), &"b".repeat(64));
+    let wrong = site.play(&[]).ends(2);
+    assert!(wrong.stdout.contains("sha256"), "{}", wrong.stdout);
+    from_url(&format!("{name}.tar.gz"), &sum_of(tarball_text));
+    site.play(&[]).ends(0);
+    site.is_served_by_all();
+    site.changes_nothing();
+    from_url(&format!("{name}/etcd"), &sum_of(server.path.to_str().unwrap()));
+    site.play(&[]).ends(0);
+    site.changes_nothing();
+}
+
+/// Members that cannot connect to each other are told so, and none of them is started.
+#[test]
+fn members_that_cannot_reach_each_other_do_not_begin() {
+    let site = Site::new(2, "3.5", PLAIN);
+    let (one, other): (&Host, &Host) = (&site.place.hosts[0], &site.place.hosts[1]);
+    lab().partition(&[one], &[other]).unwrap();
+    let said = site.play(&[]).ends(2);
+    let (from, to) = (&site.names[0], &site.names[1]);
+    assert!(said.stdout.contains(&format!("{from} cannot connect to {to} at port 2380")), "{}", said.stdout);
+    assert!(one.run(&["systemctl", "is-active", "etcd"]).is_err());
+    lab().unpartition(&[one], &[other]).unwrap();
+    site.play(&[]).ends(0);
+    site.is_served_by_all();
 }

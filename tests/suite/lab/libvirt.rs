@@ -3,7 +3,7 @@
 use etcdrun_lab::Kind;
 use serde_json::Value;
 
-use super::{Place, Said};
+use super::{Place, Said, web::Web};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
 
@@ -177,7 +177,7 @@ fn a_hypervisor_that_cannot_take_the_guests_is_left_alone() {
     );
     for expected in [
         "the domain other already has the MAC address 52:54:00:00:00:77",
-        "g need 900.0 GiB of memory",
+        "g need 900 GiB of memory",
         "g wants 999 processors",
         "there is no pool none; there are: default",
         "there is no base image nowhere.qcow2 in the pool default",
@@ -241,4 +241,76 @@ fn an_ignition_configuration_is_handed_over_by_the_firmware() {
     let config: Value = serde_json::from_str(&config).unwrap();
     assert_eq!(config["ignition"]["version"], "3.3.0");
     assert!(config.to_string().contains(&virsh(&place, &["domuuid", "g"])));
+}
+
+/// Where the hypervisor has no program for it, the operator builds the ISO, and it is the same.
+#[test]
+fn an_iso_is_built_by_the_operator_where_the_hypervisor_cannot() {
+    let place = place();
+    let hide =
+        "for p in genisoimage mkisofs xorriso; do [ ! -e /usr/bin/$p ] || mv /usr/bin/$p /usr/bin/hidden-$p; done";
+    place.hosts[0].run(&["sh", "-c", hide]).unwrap();
+    let nowhere = play(&place, &[]).ends(2);
+    assert!(data(&nowhere, "cloud_init")["msg"].as_str().unwrap().contains("this machine cannot build the ISO either"));
+
+    // This machine borrows the program of the hypervisor, with the libraries that it was built for.
+    let root = format!("/proc/{}/root", place.hosts[0].leader().unwrap().as_raw_pid());
+    let program = format!(
+        "#!/bin/sh\nexec env LD_LIBRARY_PATH={root}/usr/lib/x86_64-linux-gnu {root}/usr/bin/hidden-genisoimage \"$@\"\n"
+    );
+    place.folder.write("bin/genisoimage", &program);
+    crate::support::run("chmod", &["755", place.folder.path("bin/genisoimage").to_str().unwrap()]);
+    let path = format!("{}:{}", place.folder.path("bin").display(), std::env::var("PATH").unwrap());
+    let run = || {
+        let mut command = place.folder.command(&["playbook", "guest.yaml", "--json", "--diff"]);
+        Said::of(command.env("PATH", &path).output().unwrap())
+    };
+    assert!(changed(&run().ends(0)).contains(&"cloud_init".to_owned()));
+    assert_eq!(changed(&run().ends(0)), [""; 0]);
+    let iso = "/var/lib/libvirt/etcd/g-cloud-init.iso";
+    let meta = place.hosts[0].run(&["isoinfo", "-R", "-i", iso, "-x", "/meta-data"]).unwrap();
+    assert!(meta.contains(&virsh(&place, &["domuuid", "g"])), "{meta}");
+    assert_eq!(place.hosts[0].run(&["stat", "-c", "%a", iso]).unwrap().trim(), "600");
+}
+
+#[test]
+fn a_base_image_comes_from_a_url() {
+    let place = Place::new(Kind::Hypervisor, 1);
+    let image: String = (0..100_000).map(|n| format!("{n:010}")).collect();
+    place.folder.write("web/image.raw", &image);
+    let web = Web::start(place.folder.path("web"));
+    let said = crate::support::run("sha256sum", &[place.folder.path("web/image.raw").to_str().unwrap()]);
+    let sum = String::from_utf8(said.stdout).unwrap()[..64].to_owned();
+    let bring = |sum: &str| {
+        let url = web.url("image.raw");
+        let args = format!("{{ pool: default, name: base.raw, source: {{ url: \"{url}\", sha256: {sum} }} }}");
+        place.folder.run(&["exec", "all", "--json", "-m", "libvirt_volume", "-a", &args])
+    };
+    let wrong = bring(&"0".repeat(64).replace('0', "a")).ends(2);
+    assert!(wrong.stdout.contains("sha256") && !virsh(&place, &["vol-list", "default"]).contains("base.raw"));
+    bring(&sum).ends(0);
+    assert_eq!(place.hosts[0].run(&["cat", "/var/lib/libvirt/images/base.raw"]).unwrap(), image);
+    assert!(!bring(&sum).ends(0).stdout.contains(r#""status":"changed""#));
+}
+
+/// A network that only the hypervisor knows cannot carry a cluster over several of them.
+#[test]
+fn a_network_that_ends_at_its_hypervisor_is_no_place_for_members_of_several() {
+    let place = Place::new(Kind::Hypervisor, 2);
+    let mut text = place.folder.read("inventory.yaml");
+    text += &format!(
+        "clusters:\n  c:\n    allow_colocation: true\n    guest: {{ vcpus: 1, memory: 128MiB, disk: {{ base: /srv/guest.qcow2, size: 3GiB }}, admin: {{ user: ops, ssh_keys: '{KEY}' }} }}\n    members:\n"
+    );
+    for (n, host) in place.hosts.iter().enumerate() {
+        text += &format!(
+            "      g{n}: {{ hypervisor: {}, interfaces: [{{ network: default, ip: 192.168.122.{}/24 }}] }}\n",
+            host.name(),
+            n + 50
+        );
+    }
+    place.folder.write("inventory.yaml", &text).write("guests.yaml", "- hosts: members\n  roles: [guest]\n");
+    let said = place.folder.run(&["playbook", "guests.yaml", "--json"]).ends(2);
+    assert_eq!(changed(&said), [""; 0]);
+    let msg = data(&said, "guest_preflight")["msg"].as_str().unwrap().to_owned();
+    assert!(msg.contains("the network default (nat) ends at this hypervisor"), "{msg}");
 }

@@ -9,8 +9,10 @@ mod hypervisors;
 mod leftovers;
 mod libvirt;
 mod plan;
+mod site;
 mod systemd;
 mod tools;
+mod web;
 
 use etcdrun_lab::{Borrowed, Host, Kind, Lab, write_inventory};
 
