@@ -1,6 +1,10 @@
 //! What every node of a run can reach.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use zeroize::Zeroizing;
 
@@ -15,7 +19,7 @@ use super::{
 };
 use crate::{
     compile::{top_layers, written_layers},
-    graph::{Graph, NodeIndex, NodeKind, PlayIndex},
+    graph::{Graph, Node, NodeIndex, NodeKind, PlayIndex},
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, Prediction, Predictions, ValueMap},
     modules::Reach,
@@ -95,6 +99,21 @@ pub(super) struct Context {
     pub locks: Locks,
     pub foresight: Arc<Foresight>,
     unpacked: Unpacked,
+    /// By `TaskIndex`.
+    tasks: Vec<OfTask>,
+}
+
+/// What is the same for all nodes of a task, worked out for the first of them.
+#[derive(Default)]
+struct OfTask {
+    place: OnceLock<Arc<str>>,
+    folders: OnceLock<Folders>,
+}
+
+/// Where the files of a task are looked for.
+pub(super) struct Folders {
+    pub files: Vec<PathBuf>,
+    pub templates: Vec<PathBuf>,
 }
 
 /// Who wants to know which variables are read.
@@ -114,6 +133,7 @@ impl Context {
             masker: run.sources.masker().clone(),
             transport: run.options.transport,
         };
+        let tasks = run.graph.tasks.iter().map(|_| OfTask::default()).collect();
         Self {
             hosts: Hosts::new(&run.inventory, run.connector, link_options),
             graph: run.graph,
@@ -127,6 +147,7 @@ impl Context {
             locks: Locks::default(),
             foresight: Arc::default(),
             unpacked: Unpacked::default(),
+            tasks,
         }
     }
 
@@ -174,7 +195,7 @@ impl Context {
             module: task.module.name,
             host: self.graph.host(host).clone(),
             target: node.target.map(|target| self.graph.host(target).clone()),
-            place: self.place(task),
+            place: self.place(node, task),
             handler: node.kind == NodeKind::Handler,
             order: index.index(),
         })
@@ -200,14 +221,24 @@ impl Context {
     }
 
     /// Folders on disk, those of embedded roles unpacked.
-    pub(super) fn on_disk(&self, places: &[Place]) -> Vec<PathBuf> {
-        places.iter().filter_map(|place| self.unpacked.path(place)).collect()
+    pub(super) fn folders(&self, index: NodeIndex, task: &Task) -> &Folders {
+        static NONE: Folders = Folders { files: Vec::new(), templates: Vec::new() };
+        let on_disk = |places: Vec<Place>| places.iter().filter_map(|place| self.unpacked.path(place)).collect();
+        let find = || Folders { files: on_disk(task.file_places()), templates: on_disk(task.template_places()) };
+        self.of_task(self.graph.node(index)).map_or(&NONE, |known| known.folders.get_or_init(find))
     }
 
     /// `file:line`, as a person would look it up.
-    fn place(&self, task: &Task) -> Arc<str> {
-        let line = self.sources.position(task.span).line;
-        format!("{}:{line}", self.sources.path(task.span.file).display()).into()
+    fn place(&self, node: &Node, task: &Task) -> Arc<str> {
+        let find = || {
+            let line = self.sources.position(task.span).line;
+            format!("{}:{line}", self.sources.path(task.span.file).display()).into()
+        };
+        self.of_task(node).map_or_else(find, |known| known.place.get_or_init(find).clone())
+    }
+
+    fn of_task(&self, node: &Node) -> Option<&OfTask> {
+        self.tasks.get(node.task?.0 as usize)
     }
 }
 

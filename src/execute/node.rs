@@ -373,11 +373,12 @@ impl NodeRun {
         let args = self.render(&self.task.args, scope)?;
         self.note_arguments(&args);
         let check_mode = self.check_mode();
+        let folders = self.context.folders(self.index, &self.task);
         let build = BuildContext {
             engine: &self.context.engine,
             scope,
-            file_paths: &self.context.on_disk(&self.task.file_places()),
-            template_paths: &self.context.on_disk(&self.task.template_places()),
+            file_paths: &folders.files,
+            template_paths: &folders.templates,
             check_mode,
             sources: &self.context.sources,
             span: self.task.span,

@@ -242,8 +242,8 @@ impl Emitter {
     pub fn emit(&self, mut kind: EventKind) {
         match &kind {
             EventKind::NodeOutput { node, stderr, text } => return self.output(node, *stderr, text.as_bytes()),
-            EventKind::NodeFinished { node, .. } => {
-                [false, true].iter().for_each(|stderr| self.end_output(node, *stderr))
+            EventKind::NodeFinished { node, .. } if self.has_output() => {
+                [false, true].iter().for_each(|stderr| self.end_output(node, *stderr));
             }
             _ => {}
         }
@@ -260,6 +260,11 @@ impl Emitter {
             stream.push(piece)
         };
         self.send_output(node, stderr, text);
+    }
+
+    /// Whether any output is on its way.
+    fn has_output(&self) -> bool {
+        !self.streams.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// No more of this output will be shown.

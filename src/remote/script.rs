@@ -111,39 +111,38 @@ pub(super) struct Script {
 impl Script {
     /// For steps that read nothing: the script goes up to the end of stdin.
     pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
-        let body = body(segment, "exec </dev/null\n", fences)?;
-        Ok(Self::framed(nonce, "eval \"$(cat)\"", &body))
+        let frame = format!("#etcdrun {nonce}\neval \"$(cat)\"\n");
+        Ok(Self { bytes: body(segment, &frame, "exec </dev/null\n", fences)? })
     }
 
     /// For a step that reads a stream: data follows the script on stdin.
     pub(super) fn before_data(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
-        let body = body(segment, "", fences)?;
+        let body = body(segment, "", "", fences)?;
         // A byte at a time, because whatever dd read beyond the script would be lost to the step.
-        let reader = format!("eval \"$(dd bs=1 count={} 2>/dev/null)\"", body.len());
-        Ok(Self::framed(nonce, &reader, &body))
+        let frame = format!("#etcdrun {nonce}\neval \"$(dd bs=1 count={} 2>/dev/null)\"\n", body.len());
+        let mut bytes = Zeroizing::new(Vec::with_capacity(frame.len() + body.len()));
+        bytes.extend_from_slice(frame.as_bytes());
+        bytes.extend_from_slice(&body);
+        Ok(Self { bytes })
     }
 
     /// For a shell that reads it from a file, long after we are gone.
     pub(super) fn alone(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
         let head = format!("LC_ALL=C\nexport LC_ALL\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
-        Ok(Self { bytes: body(segment, &head, &[])? })
-    }
-
-    fn framed(nonce: &Nonce, reader: &str, body: &[u8]) -> Self {
-        let head = format!("#etcdrun {nonce}\n{reader}\n");
-        let mut bytes = Zeroizing::new(Vec::with_capacity(head.len() + body.len()));
-        bytes.extend_from_slice(head.as_bytes());
-        bytes.extend_from_slice(body);
-        Self { bytes }
+        Ok(Self { bytes: body(segment, "", &head, &[])? })
     }
 }
 
-fn body(segment: &Segment, head: &str, fences: &[Fence]) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
+/// The frame, and behind it the head and all else in braces.
+fn body(segment: &Segment, frame: &str, head: &str, fences: &[Fence]) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
     segment.steps.iter().try_for_each(check)?;
     // Room for all of it at once: a vector that grows leaves copies of secrets behind.
-    let size: usize = segment.steps.iter().map(size_at_most).sum();
-    let parts = head.len() + PRELUDE.len() + CHECK.len() + LEDGER.len();
-    let mut script = Zeroizing::new(Vec::with_capacity(parts + size + 4));
+    let size: usize = segment.steps.iter().map(size_at_most).sum::<usize>() + size_of_bodies(segment);
+    let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
+    let fence = if is_fenced { fence_script(fences) } else { String::new() };
+    let around = frame.len() + head.len() + PRELUDE.len() + CHECK.len() + LEDGER.len() + fence.len();
+    let mut script = Zeroizing::new(Vec::with_capacity(around + size + 4));
+    script.extend_from_slice(frame.as_bytes());
     // The braces make it all or nothing: a script that a lost connection cuts short does not parse.
     script.extend_from_slice(b"{\n");
     script.extend_from_slice(head.as_bytes());
@@ -154,10 +153,7 @@ fn body(segment: &Segment, head: &str, fences: &[Fence]) -> Result<Zeroizing<Vec
     if segment.steps.iter().any(|step| step.entry.is_some()) {
         script.extend_from_slice(LEDGER.as_bytes());
     }
-    let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
-    if is_fenced {
-        script.extend_from_slice(fence_script(fences).as_bytes());
-    }
+    script.extend_from_slice(fence.as_bytes());
     let mut bodies = Vec::new();
     for (number, step) in segment.steps.iter().enumerate() {
         let body = add_body(&mut script, &mut bodies, step.payload.body);
@@ -188,7 +184,18 @@ fn size_at_most(step: &Step) -> usize {
     let values = step.payload.values.iter().map(|(name, value)| name.len() + quotable(value));
     let args = step.payload.args.iter().map(|arg| quotable(arg));
     let environment = step.environment.iter().map(|(name, value)| name.len() + quotable(value.as_bytes()));
-    step.payload.body.len() + values.chain(args).chain(environment).sum::<usize>() + 600
+    values.chain(args).chain(environment).sum::<usize>() + 600
+}
+
+/// Each counts once. Room that is not needed costs time, because all of it is wiped in the end.
+fn size_of_bodies(segment: &Segment) -> usize {
+    let mut bodies: Vec<&str> = Vec::new();
+    for step in &segment.steps {
+        if !bodies.contains(&step.payload.body) {
+            bodies.push(step.payload.body);
+        }
+    }
+    bodies.iter().map(|body| body.len() + 64).sum()
 }
 
 /// Each distinct body is sent once, as a function. Returns its number.
