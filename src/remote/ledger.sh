@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2154
 # Commands that must not run twice. Sent behind the prelude where a segment has such a step.
 #
-# Each has a file NAME.intent, which can be made only once, then NAME.out and NAME.err while it runs and
-# NAME.code when it has ended. Its output goes to files, so that it does not die with the connection; it
-# reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
+# Each has a file NAME.intent, which can be made only once, then NAME.marks (our own markers), NAME.out and NAME.err
+# while it runs, and NAME.code when it has ended. Its output goes to files, so that it does not die with the connection;
+# it reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
 
 _places=${HOME:-/nonexistent}/.etcdrun/runs:/var/tmp/etcdrun-runs
 _ledger=''
@@ -19,6 +19,11 @@ _started() {
 	_start=$1
 }
 
+# What runs that never came to an end have left behind goes away, once there are a few of them.
+_tidy() {
+	[ $# -lt 10 ] || find "${_places%:*}" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} + 2>/dev/null
+}
+
 # The folder of the run $1: where an earlier runner made it, else in the home, else in /var/tmp, in a folder that
 # must be our own.
 _open_ledger() {
@@ -28,9 +33,8 @@ _open_ledger() {
 		if [ -d "$_ledger" ] && [ -O "$_ledger" ]; then return 0; fi
 	done
 	_ledger=${_places%:*}/$1
-	if mkdir -p "${_places%:*}" 2>/dev/null && mkdir -m 700 "$_ledger" 2>/dev/null; then
-		# What runs that never came to an end have left behind.
-		find "${_places%:*}" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} + 2>/dev/null
+	if { [ -d "${_places%:*}" ] || mkdir -p "${_places%:*}" 2>/dev/null; } && mkdir -m 700 "$_ledger" 2>/dev/null; then
+		_tidy "${_places%:*}"/*
 		return 0
 	fi
 	# Another runner may just have made it.
@@ -94,8 +98,20 @@ _enter() {
 _leave_entry() { { printf '%s\n' "$1" >"$_entry.code"; } 2>/dev/null || { printf '' >"$_entry.code"; } 2>/dev/null; }
 
 _show() {
+	_show_marks
 	[ ! -s "$_entry.out" ] || cat "$_entry.out" >&3
 	[ ! -s "$_entry.err" ] || cat "$_entry.err" >&2
+}
+
+# Nearly always it is one marker, which needs no process.
+_show_marks() {
+	_mark='' _more=''
+	{ IFS= read -r _mark && IFS= read -r _more; } 2>/dev/null <"$_entry.marks"
+	if [ "$_mark" = "$_nonce changed" ] && [ -z "$_more" ]; then
+		changed
+	elif [ -n "$_mark" ]; then
+		cat "$_entry.marks" >&3
+	fi
 }
 
 # Shows the output of the command that process $1 runs as it comes. Each cat goes on where the last one ended.
@@ -114,6 +130,7 @@ _follow() {
 	cat <&5 >&3
 	cat <&6 >&2
 	exec 5<&- 6<&-
+	_show_marks
 }
 
 # The code of the step $1, which has just ended here. Without one nobody knows how it ended.
@@ -143,7 +160,8 @@ _recall() {
 	esac
 	case $_todo in
 	collect)
-		sed "s/$_its_nonce/$_nonce/g" "$_entry.out" >&3
+		sed "s/$_its_nonce/$_nonce/g" "$_entry.marks" >&3
+		cat "$_entry.out" >&3
 		cat "$_entry.err" >&2
 		;;
 	doubt)

@@ -258,9 +258,9 @@ fn before_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
     format!("_enter {run} {name} {since}\nif [ $_todo != run ]; then _recall {number} {on_failure}\nelse\n{background}")
 }
 
-/// The step writes to files, its markers too.
+/// The step writes to files, its markers to one of their own.
 fn after_entry(entry: &Entry, number: usize, on_failure: &str, unwatched: &str) -> String {
-    let files = format!(">\"$_entry.out\" 2>\"$_entry.err\" 3>&1{unwatched}");
+    let files = format!("3>\"$_entry.marks\" >\"$_entry.out\" 2>\"$_entry.err\"{unwatched}");
     let end = format!("_end {number} $_code {on_failure}\nfi\n");
     match entry.live {
         false => format!("\n) {files}\n_code=$?\n_leave_entry $_code\n_show\n{end}"),
