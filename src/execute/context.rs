@@ -106,6 +106,8 @@ pub(super) struct Context {
 /// What is the same for all nodes of a task, worked out for the first of them.
 #[derive(Default)]
 struct OfTask {
+    /// Unless it is a template.
+    title: OnceLock<Arc<str>>,
     place: OnceLock<Arc<str>>,
     folders: OnceLock<Folders>,
 }
@@ -190,7 +192,7 @@ impl Context {
         Arc::new(NodeInfo {
             id: self.graph.id(index).into(),
             play: self.graph.play(node.play).name.clone(),
-            task: self.title(node.play, host, task),
+            task: self.title(node, host, task),
             role: task.role.as_ref().map(|role| role.name.clone()),
             module: task.module.name,
             host: self.graph.host(host).clone(),
@@ -203,11 +205,12 @@ impl Context {
 
     /// A task's name, rendered. As written where it uses what is not known, such as a loop's item: a name must
     /// not fail a task.
-    fn title(self: &Arc<Self>, play: PlayIndex, host: HostId, task: &Task) -> Arc<str> {
+    fn title(self: &Arc<Self>, node: &Node, host: HostId, task: &Task) -> Arc<str> {
         if !task.name.contains("{{") {
-            return task.name.as_str().into();
+            let written = || task.name.as_str().into();
+            return self.of_task(node).map_or_else(written, |known| known.title.get_or_init(written).clone());
         }
-        let rendered = self.engine.render_str(&task.name, task.span, &self.scope(play, host, task));
+        let rendered = self.engine.render_str(&task.name, task.span, &self.scope(node.play, host, task));
         rendered.map_or_else(|_| task.name.as_str().into(), Into::into)
     }
 

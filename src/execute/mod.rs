@@ -79,10 +79,21 @@ pub async fn run(run: Run) -> RunResult {
         context.hosts.close(false).await;
         return result;
     }
-    let result = scheduler::Scheduler::new(context.clone()).run().await;
+    let result = scheduled(&context).await;
     // What hosts remember of commands is of use until it is known here that all of them are done.
     let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
     locks::release(&context, if is_over { Release::AndForget } else { Release::Only }).await;
     context.hosts.close(is_over).await;
     result
+}
+
+/// In a task of its own: each node that ends wakes the scheduler, which costs more outside of the runtime's threads.
+async fn scheduled(context: &Arc<context::Context>) -> RunResult {
+    let mut scheduler = tokio::task::JoinSet::new();
+    scheduler.spawn(scheduler::Scheduler::new(context.clone()).run());
+    match scheduler.join_next().await {
+        Some(Ok(result)) => result,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        _ => RunResult::Interrupted,
+    }
 }

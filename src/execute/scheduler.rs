@@ -140,7 +140,10 @@ impl Scheduler {
             // Nodes that end because of an interrupt must not be taken for failures.
             biased;
             () = self.context.interrupt.wait(), if !self.interrupted => self.interrupt(),
-            Some(finished) = self.receiver.recv() => self.finished(finished),
+            Some(finished) = self.receiver.recv() => {
+                self.finished(finished);
+                self.hear_all();
+            }
             Some(ended) = self.running.join_next_with_id() => match ended {
                 Ok((id, ())) => self.ended(id, None),
                 Err(error) => self.ended(error.id(), Some(&error)),
@@ -154,12 +157,16 @@ impl Scheduler {
         self.started.values().for_each(|started| started.stop.cancel());
     }
 
-    /// A running task has ended. What it did not run can be started again.
-    fn ended(&mut self, id: tokio::task::Id, panic: Option<&tokio::task::JoinError>) {
-        // It said all it had to say before it ended.
+    fn hear_all(&mut self) {
         while let Ok(finished) = self.receiver.try_recv() {
             self.finished(finished);
         }
+    }
+
+    /// A running task has ended. What it did not run can be started again.
+    fn ended(&mut self, id: tokio::task::Id, panic: Option<&tokio::task::JoinError>) {
+        // It said all it had to say before it ended.
+        self.hear_all();
         let Some(Started { nodes, .. }) = self.started.remove(&id) else { return };
         if let Some((first, _)) = nodes.first() {
             self.count(*first, false);

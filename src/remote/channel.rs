@@ -104,6 +104,14 @@ impl Output {
             Self::Local(local) => Ok(local.next().await?),
         }
     }
+
+    /// Whether nothing more can come, as far as is known.
+    pub(super) fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Ssh(reader) => reader.is_cut_off(),
+            Self::Local(local) => local.over || local.exited.is_some(),
+        }
+    }
 }
 
 /// A shell on this machine.

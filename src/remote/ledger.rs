@@ -1,11 +1,11 @@
 //! Steps that must not run twice, and what a target keeps of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use super::{Link, Payload, Surroundings};
+use super::{Link, Payload, Surroundings, script::compact};
 
-pub(super) const LEDGER: &str = include_str!("ledger.sh");
-const FORGET: &str = concat!(include_str!("ledger_forget.sh"), "forget_run \"$arg_run\"\n");
+pub(super) static LEDGER: LazyLock<String> = LazyLock::new(|| compact(include_str!("ledger.sh")));
+const FORGET: &str = concat!(include_str!("ledger_forget.sh"), "find_left \"$arg_run\"\nremove_lines \"$left\"\n");
 
 /// The result that says that a target cannot tell whether the step ran.
 pub const IN_DOUBT: &str = "in_doubt";

@@ -7,6 +7,9 @@
 
 _places=${HOME:-/nonexistent}/.etcdrun/runs:/var/tmp/etcdrun-runs
 _ledger=''
+# Which boot this is, and when we started; a shell reads byte by byte, so once.
+_boot=''
+_born=0
 
 # When process $1 started, in ticks since boot. A process id alone may belong to someone else by now.
 _started() {
@@ -59,8 +62,10 @@ _enter() {
 	_todo=fail
 	[ -n "$_ledger" ] || _open_ledger "$1" || return 0
 	_entry=$_ledger/$2
-	read -r _boot </proc/sys/kernel/random/boot_id
-	_started $$
+	if [ -z "$_boot" ]; then
+		read -r _boot </proc/sys/kernel/random/boot_id
+		_started "$_runner" && _born=$_start
+	fi
 	if [ -n "$3" ] && [ ! -e "$_entry.intent" ]; then
 		read -r _up _ </proc/uptime
 		if [ "${_up%.*}" -le "$3" ]; then
@@ -73,7 +78,7 @@ _enter() {
 	if { printf '' >"$_entry.intent"; } 2>/dev/null; then
 		set +C
 		_todo=run
-		{ printf '%s %s %s %s\n' "$_boot" $$ "$_start" "$_nonce" >"$_entry.intent"; } 2>/dev/null && return 0
+		{ printf '%s %s %s %s\n' "$_boot" "$_runner" "$_born" "$_nonce" >"$_entry.intent"; } 2>/dev/null && return 0
 		# The file is ours, but there is no room for what belongs in it.
 		rm -f "$_entry.intent"
 		_todo=full
@@ -99,19 +104,27 @@ _leave_entry() { { printf '%s\n' "$1" >"$_entry.code"; } 2>/dev/null || { printf
 
 _show() {
 	_show_marks
-	[ ! -s "$_entry.out" ] || cat "$_entry.out" >&3
-	[ ! -s "$_entry.err" ] || cat "$_entry.err" >&2
+	[ ! -s "$_entry.out" ] || { _flush && cat "$_entry.out" >&3; }
+	_show_errors "$_entry.err"
 }
 
-# Nearly always it is one marker, which needs no process.
+# A few short ones need no process. A shell loses the zero bytes that sides of a diff may have.
+# shellcheck disable=SC2094 # Nothing is written to it here.
 _show_marks() {
-	_mark='' _more=''
-	{ IFS= read -r _mark && IFS= read -r _more; } 2>/dev/null <"$_entry.marks"
-	if [ "$_mark" = "$_nonce changed" ] && [ -z "$_more" ]; then
-		changed
-	elif [ -n "$_mark" ]; then
-		cat "$_entry.marks" >&3
-	fi
+	_marks='' _mark='' _count=0
+	while IFS= read -r _mark; do
+		_count=$((_count + 1))
+		case $_count$_mark in
+		9* | ?"$_nonce before" | ?"$_nonce after" | ?"$_nonce file")
+			_flush
+			cat "$_entry.marks" >&3
+			return
+			;;
+		esac
+		_marks="$_marks$_mark
+"
+	done 2>/dev/null <"$_entry.marks"
+	_pending=$_pending$_marks$_mark
 }
 
 # Shows the output of the command that process $1 runs as it comes. Each cat goes on where the last one ended.
@@ -162,7 +175,7 @@ _recall() {
 	collect)
 		sed "s/$_its_nonce/$_nonce/g" "$_entry.marks" >&3
 		cat "$_entry.out" >&3
-		cat "$_entry.err" >&2
+		_show_errors "$_entry.err"
 		;;
 	doubt)
 		_code=1

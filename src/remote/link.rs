@@ -18,12 +18,13 @@ use super::{
     error::Trouble,
     ledger,
     script::{Become, command_line, local_arguments},
+    shell::{Shell, Shells},
     sudo::{self, Sudo},
     transfer::Staging,
 };
 use crate::{
     model::Masker,
-    ssh::{Connection, Connector, Endpoint, SshError},
+    ssh::{Connection, Connector, Endpoint, Exec, SshError},
 };
 
 /// What carries scripts to a host.
@@ -55,6 +56,8 @@ pub struct Link {
     /// Attempts to connect that have come to an end.
     attempts: AtomicU64,
     execs: AtomicU64,
+    /// Shells there that wait for a script.
+    pub(super) shells: Shells,
     /// What sudo wants, by the user to become.
     sudo: std::sync::Mutex<HashMap<Arc<str>, Arc<OnceCell<Sudo>>>>,
     pub(super) staging: Staging,
@@ -102,6 +105,7 @@ impl Link {
             state: Mutex::default(),
             attempts: AtomicU64::new(0),
             execs: AtomicU64::new(0),
+            shells: Shells::default(),
             sudo: std::sync::Mutex::default(),
             staging: Staging::default(),
             ledgers: std::sync::Mutex::default(),
@@ -131,7 +135,7 @@ impl Link {
         }
     }
 
-    /// How many commands were started on the target so far.
+    /// How many scripts the target was sent so far.
     pub fn execs(&self) -> u64 {
         self.execs.load(Ordering::SeqCst)
     }
@@ -176,6 +180,7 @@ impl Link {
     }
 
     async fn disconnect(&self) {
+        self.shells.clear();
         let connection = self.state.lock().await.connection.take();
         if let Some(connection) = connection {
             connection.disconnect().await;
@@ -219,6 +224,16 @@ impl Link {
         }
     }
 
+    /// A shell that waits for a script: one that has stayed, or a new one.
+    pub(super) async fn shell(&self, as_whom: Become<'_>) -> Result<Shell, RemoteError> {
+        if let Some(shell) = self.shells.take(as_whom).await {
+            self.execs.fetch_add(1, Ordering::SeqCst);
+            return Ok(shell);
+        }
+        let (input, output) = self.start(as_whom).await?;
+        Ok(Shell { input, output, used: false })
+    }
+
     /// Starts the bootstrap, which does nothing until it has read a whole script.
     pub(super) async fn start(&self, as_whom: Become<'_>) -> Result<(Input, Output), RemoteError> {
         self.execs.fetch_add(1, Ordering::SeqCst);
@@ -241,16 +256,25 @@ impl Link {
     async fn start_over_ssh(&self, command: &str) -> Result<(Input, Output), RemoteError> {
         let was_connected = self.is_connected().await;
         let connection = self.connection().await?;
-        let exec = match connection.exec(command).await {
+        let exec = match self.exec(&connection, command).await {
             // It had died unnoticed. Nothing was sent yet, so a new one may try.
             Err(error) if was_connected && error.is_unreachable() && connection.is_closed() => {
                 let connection = self.connection().await?;
-                connection.exec(command).await
+                self.exec(&connection, command).await
             }
             other => other,
         };
         let (writer, reader) = exec.map_err(|error| unreachable(&error))?.split();
         Ok((Input::Ssh(writer), Output::Ssh(reader)))
+    }
+
+    /// Where there is no free session, shells that have nothing to do give theirs.
+    async fn exec(&self, connection: &Connection, command: &str) -> Result<Exec, SshError> {
+        if let Some(exec) = connection.try_exec(command).await? {
+            return Ok(exec);
+        }
+        let _waiting = self.shells.make_room();
+        connection.exec(command).await
     }
 
     /// How to become a user here. Asks sudo once, and only if there is a password to offer.

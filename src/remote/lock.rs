@@ -1,14 +1,23 @@
 //! Locks on a target's disk, and the fence that every change looks at.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use super::{Payload, RemoteError, Session, run::KILL, script::quoted};
+use super::{
+    Payload, RemoteError, Session,
+    run::KILL,
+    script::{compact, quoted},
+};
 use crate::model::{Outcome, Value};
 
-const TAKE: &str = concat!(include_str!("lock_folder.sh"), include_str!("lock_take.sh"));
-const RELEASE: &str =
-    concat!(include_str!("lock_folder.sh"), include_str!("ledger_forget.sh"), include_str!("lock_release.sh"));
-const FENCE: &str = include_str!("fence.sh");
+static TAKE: LazyLock<String> =
+    LazyLock::new(|| compact(concat!(include_str!("lock_folder.sh"), include_str!("lock_take.sh"))));
+static RELEASE: LazyLock<String> = LazyLock::new(|| {
+    compact(concat!(include_str!("lock_folder.sh"), include_str!("ledger_forget.sh"), include_str!("lock_release.sh")))
+});
+static FENCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("fence.sh")));
 
 /// The result that says that a step did not run, because its lock was broken.
 pub const LOCK_LOST: &str = "lock_lost";
@@ -87,7 +96,7 @@ impl Session {
         owner: &LockOwner,
         look: bool,
     ) -> Result<LockAnswer, RemoteError> {
-        let mut payload = Payload::new(TAKE)
+        let mut payload = Payload::new(&TAKE)
             .value("place", &*owner.place)
             .value("run", &*owner.run)
             .value("owner", &owner.about)
@@ -111,7 +120,7 @@ impl Session {
         how: Release,
     ) -> Result<Released, RemoteError> {
         let wait = if let Release::Break(wait) = how { wait.as_secs() } else { 0 };
-        let payload = names.iter().fold(Payload::new(RELEASE), |payload, lock| payload.arg(&lock.name));
+        let payload = names.iter().fold(Payload::new(&RELEASE), |payload, lock| payload.arg(&lock.name));
         let payload = payload
             .value("place", place)
             .value("run", run)
@@ -178,5 +187,5 @@ fn answer(outcome: &Outcome, run: &str) -> LockAnswer {
 pub(super) fn fence_script(fences: &[Fence]) -> String {
     let held = |fence: &Fence| format!("_held {} {}", quoted(&fence.path), quoted(&fence.line));
     let all: Vec<_> = fences.iter().map(held).collect();
-    format!("{FENCE}_fence() {{ {}; }}\n", all.join(" && "))
+    format!("{}_fence() {{ {}; }}\n", *FENCE, all.join(" && "))
 }

@@ -3,8 +3,8 @@
 # Everybody can read what is in it; the sticky bit leaves it to the owner and to root to remove it.
 #
 # NAME.lock is held by one run, NAME+shared+RUN by one of several. The first line of each is the generation and the
-# run, the second says who that is. NAME+generation+UID only ever goes up; the highest of all users counts. Names of
-# locks have no plus sign. What begins with one is on its way in or out.
+# run, the second says who that is. The first word of NAME+generation+UID only ever goes up; the highest of all users
+# counts. Names of locks have no plus sign. What begins with one is on its way in or out.
 
 place=$arg_place
 digits=${_nonce#*-}
@@ -40,7 +40,7 @@ read_generation() {
 	generation=0
 	for file in "$place/$1+generation+"*; do
 		number=''
-		{ read -r number <"$file"; } 2>/dev/null
+		{ read -r number _ <"$file"; } 2>/dev/null
 		case $number in '' | *[!0-9]*) continue ;; esac
 		[ "$number" -le "$generation" ] || generation=$number
 	done

@@ -7,6 +7,8 @@
 count=0
 owners=''
 broken=''
+gone=''
+left=''
 
 # Sets $busy to the runners that have one of the broken locks open.
 find_busy() {
@@ -41,8 +43,8 @@ for lock; do
 		mv "$lock" "$place/+broken+$digits+$count" 2>/dev/null || fail "$lock is another user's; only he or root can break it"
 		broken="$broken $count"
 	else
-		rm -f "$lock" 2>/dev/null
-		[ ! -e "$lock" ] || fail "cannot remove $lock"
+		gone="$gone$lock
+"
 	fi
 	count=$((count + 1))
 	owners="$owners$owner
@@ -60,7 +62,13 @@ if [ -n "$broken" ]; then
 	# What was killed half-way long ago.
 	find "$place" -maxdepth 1 -name '+*' -mmin +1440 -exec rm -f {} + 2>/dev/null
 fi
+[ -z "$arg_forget" ] || find_left "$arg_run"
+remove_lines "$gone$left" 2>/dev/null
+while read -r lock; do
+	[ -z "$lock" ] || [ ! -e "$lock" ] || fail "cannot remove $lock"
+done <<END
+$gone
+END
 result owners "$owners"
 result_int released "$count"
 [ "$count" = 0 ] || [ "$arg_look" ] || changed
-[ -z "$arg_forget" ] || forget_run "$arg_run"

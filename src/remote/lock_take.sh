@@ -36,20 +36,28 @@ others_share() {
 	return 1
 }
 
-# Makes the file $1 with its whole content from the start. Fails if it is there; an earlier process of this run may
-# have left it, which has nothing more to say: then it becomes ours, with a generation that shuts the other one out.
-# If it is ours already, this machine has another name in the inventory.
+# Makes the file $1 with its whole content from the start, and then the generation $2 that of the lock $name. Fails if
+# it is there; an earlier process of this run may have left it, which has nothing more to say: then it becomes ours,
+# with a generation that shuts the other one out. If it is ours already, this machine has another name in the inventory.
 make_lock() {
 	new=$place/+new+$digits
+	[ -n "${uid:-}" ] || read_uid
 	if ! { printf '%s %s\n%s\n' "$2" "$arg_run" "$arg_owner" >"$new"; } 2>/dev/null; then
 		rm -f "$new"
 		refuse "cannot write to $place"
 	fi
 	if ln "$new" "$1" 2>/dev/null; then
+		mine="$mine
+$1"
+		# The lock begins with it, so the other name of that file can go on as the generation.
+		mv "$new" "$place/$name+generation+$uid" 2>/dev/null && return 0
 		rm -f "$new"
-		return 0
+		refuse "cannot write to $place"
 	fi
 	if read_lock "$1" && [ "$run" = "$arg_run" ] && [ "$owner" != "$arg_owner" ] && mv "$new" "$1" 2>/dev/null; then
+		mine="$mine
+$1"
+		write_generation "$name" "$2" || refuse "cannot write to $place"
 		return 0
 	fi
 	rm -f "$new"
@@ -61,13 +69,7 @@ take() {
 	[ "$mode" = exclusive ] || lock=$place/$name+shared+$arg_run
 	read_generation "$name"
 	next=$((generation + 1))
-	if make_lock "$lock" "$next"; then
-		mine="$mine
-$lock"
-		write_generation "$name" "$next" || refuse "cannot write to $place"
-	elif held "$lock"; then
-		return 1
-	fi
+	if ! make_lock "$lock" "$next" && held "$lock"; then return 1; fi
 	# Whoever comes second sees the other, so that never both go on.
 	if [ "$mode" = shared ]; then
 		! held "$place/$name.lock" || return 1

@@ -22,6 +22,7 @@ mod run;
 mod scanner;
 mod script;
 mod session;
+mod shell;
 mod sudo;
 mod transfer;
 

@@ -10,6 +10,10 @@
 _tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
 _stop=${TMPDIR:-/tmp}/etcdrun-stop-${_nonce#*-}
 _failed=''
+# Markers that go out with the next one, since each write costs the whole way to the operator.
+_pending=''
+# Not $$, which is the bootstrap: it lives on behind us.
+{ read -r _runner _ </proc/self/stat; } 2>/dev/null || _runner=$$
 exec 3>&1
 case :${PATH:=/usr/bin:/bin}: in
 *:/usr/sbin:*) ;;
@@ -20,14 +24,39 @@ DIFF=''
 TMP=''
 
 _begin() {
-	printf '%s begin %s %s\n' "$_nonce" "$1" "$$" >&3
+	_quiet=''
+	printf '%s%s begin %s %s\n' "$_pending" "$_nonce" "$1" "$_runner" >&3
+	_pending=''
 	printf '%s begin %s\n' "$_nonce" "$1" >&2
+}
+
+# The same for a step that has no standard error, until _show_errors has some: markers there are for nobody.
+_begin_quiet() {
+	_quiet=' quiet'
+	_number=$1
+	printf '%s%s begin %s %s\n' "$_pending" "$_nonce" "$1" "$_runner" >&3
+	_pending=''
+}
+
+_flush() {
+	[ -z "$_pending" ] || printf '%s' "$_pending" >&3
+	_pending=''
+}
+
+# The file $1 is what a quiet step wrote to standard error.
+_show_errors() {
+	[ -s "$1" ] || return 0
+	[ -z "$_quiet" ] || printf '%s begin %s\n' "$_nonce" "$_number" >&2
+	_quiet=''
+	cat "$1" >&2
 }
 
 # After step $1 with the exit code $2. $3 says what a failure does to the steps behind it.
 _end() {
-	printf '%s end %s %s\n' "$_nonce" "$1" "$2" >&3
-	printf '%s end %s\n' "$_nonce" "$1" >&2
+	# What comes next begins another step, or ends it all, and takes this along.
+	_pending="$_pending$_nonce end $1 $2$_quiet
+"
+	[ -n "$_quiet" ] || printf '%s end %s\n' "$_nonce" "$1" >&2
 	case $3 in
 	stop) [ "$2$_failed" = 0 ] || exit 0 ;;
 	stop_later) [ "$2" = 0 ] || _failed=1 ;;
@@ -39,7 +68,7 @@ _end() {
 _leave() {
 	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
 	[ ! -e "$_stop" ] || rm -f "$_stop"
-	printf '%s done\n' "$_nonce" >&3
+	printf '%s%s done\n' "$_pending" "$_nonce" >&3
 }
 
 trap _leave EXIT

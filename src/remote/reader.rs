@@ -55,11 +55,17 @@ struct Stream {
     step: Option<usize>,
     /// Steps that have ended on this stream.
     ended: usize,
+    /// A marker whose time has not come.
+    held: Option<Bytes>,
 }
 
 impl Stream {
     fn new(nonce: &Nonce) -> Self {
-        Self { scanner: Scanner::new(nonce), step: None, ended: 0 }
+        Self { scanner: Scanner::new(nonce), step: None, ended: 0, held: None }
+    }
+
+    fn next(&mut self) -> Option<Piece> {
+        self.held.take().map(Piece::Marker).or_else(|| self.scanner.next())
     }
 }
 
@@ -166,9 +172,14 @@ impl Reader {
         if early || stream.ended > finished {
             return Ok(false);
         }
-        match stream.scanner.next() {
+        match stream.next() {
             None => return Ok(false),
             Some(Piece::Text(text)) => self.text(source, text),
+            // The steps before it are quiet here, and may not have ended on stdout.
+            Some(Piece::Marker(line)) if source == Source::Stderr && begins_after(&line, finished) => {
+                stream.held = Some(line);
+                return Ok(false);
+            }
             Some(Piece::Marker(line)) => self.marker(source, &line)?,
         }
         Ok(true)
@@ -223,6 +234,8 @@ impl Reader {
         let step = words.next()?.parse().ok()?;
         if source == Source::Stdout {
             self.exit_code = words.next()?.parse().ok()?;
+            // It has nothing on standard error, no markers either.
+            self.stderr.ended += usize::from(words.next() == Some("quiet"));
         }
         let stream = self.stream(source);
         stream.step.take().filter(|current| *current == step)?;
@@ -235,6 +248,12 @@ impl Reader {
         }
         Some(())
     }
+}
+
+/// Whether the marker is the begin of a step behind that one.
+fn begins_after(line: &[u8], step: usize) -> bool {
+    let number = std::str::from_utf8(line).ok().and_then(|line| line.strip_prefix("begin "));
+    number.and_then(|number| number.parse::<usize>().ok()).is_some_and(|number| number > step)
 }
 
 /// The first words of each stream before any marker.

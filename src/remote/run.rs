@@ -16,6 +16,7 @@ use super::{
     error::Trouble,
     reader::{Event, Reader, Source},
     script::{Become, NO_SCRIPT, Nonce, Script},
+    shell::Shell,
     sudo,
 };
 use crate::model::Outcome;
@@ -64,6 +65,8 @@ struct Run<'a> {
     deadline: Option<Instant>,
     /// The whole script has left us: from now on it may run.
     sent: bool,
+    /// The shell had run a script before.
+    used: bool,
     nonce: Nonce,
     /// Once it is cancelled, no further step starts.
     stop: Option<&'a CancellationToken>,
@@ -135,6 +138,7 @@ impl<'a> Run<'a> {
             runner: None,
             deadline: None,
             sent: false,
+            used: false,
             nonce,
             stop: None,
             stoppable: false,
@@ -142,12 +146,14 @@ impl<'a> Run<'a> {
     }
 
     async fn go(mut self, script: Script, data: Option<Data<'_>>) -> Result<Vec<Outcome>, RemoteError> {
-        let (input, mut output) = self.link.start(self.as_whom).await?;
-        let before = sudo::lines_before_script(self.as_whom, self.link.options.become_password.as_ref());
+        let Shell { input, mut output, used } = self.link.shell(self.as_whom).await?;
+        self.used = used;
+        let password = self.link.options.become_password.as_ref().filter(|_| !used);
+        let before = sudo::lines_before_script(self.as_whom, password);
         // With data behind it, the script is there before the input ends.
         self.sent = data.is_some();
         let mut feeding = pin!(feed(input, before, script, data));
-        let mut fed = false;
+        let (mut fed, mut rest) = (false, None);
         let mut stopping = pin!(Fuse::terminated());
         loop {
             let deadline = self.deadline;
@@ -160,12 +166,15 @@ impl<'a> Run<'a> {
                 () = &mut stopping => {}
                 result = &mut feeding, if !fed => {
                     fed = true;
-                    result.map_err(|error| self.broke(error))?;
+                    rest = result.map_err(|error| self.broke(error))?;
                     self.sent = true;
                     self.deadline.get_or_insert_with(|| Instant::now() + START_LIMIT);
                 }
                 said = output.next() => match said {
                     Ok(Some(said)) => if self.hear(said).await? {
+                        if let Some(input) = rest {
+                            self.link.shells.keep(self.as_whom, Shell { input, output, used });
+                        }
                         return Ok(self.outcomes);
                     },
                     Ok(None) => return Err(self.ended(None)),
@@ -252,6 +261,9 @@ impl<'a> Run<'a> {
                 )
                 .into(),
             );
+        }
+        if self.used {
+            return RemoteError::Lost(format!("the shell on the host ended ({how})").into());
         }
         let said = self.reader.noise();
         match self.as_whom {
@@ -369,32 +381,33 @@ impl From<ChannelError> for FeedError {
     }
 }
 
+/// Sends it all. Comes back with the input, if another script may follow.
 async fn feed(
     mut input: Input,
     before: Option<Bytes>,
     script: Script,
     data: Option<Data<'_>>,
-) -> Result<(), FeedError> {
+) -> Result<Option<Input>, FeedError> {
     if let Some(before) = before {
         input.write(before).await?;
     }
     for chunk in script.bytes.chunks(CHUNK) {
         if !input.write(Bytes::copy_from_slice(chunk)).await? {
-            return Ok(());
+            return Ok(None);
         }
     }
     drop(script);
-    if let Some(Data { source, progress }) = data {
-        let mut sent = 0;
-        loop {
-            let mut buffer = bytes::BytesMut::with_capacity(CHUNK);
-            let read = source.read_buf(&mut buffer).await.map_err(FeedError::Source)?;
-            if read == 0 || !input.write(buffer.freeze()).await? {
-                break;
-            }
-            sent += read as u64;
-            progress(sent);
+    let Some(Data { source, progress }) = data else { return Ok(Some(input)) };
+    let mut sent = 0;
+    loop {
+        let mut buffer = bytes::BytesMut::with_capacity(CHUNK);
+        let read = source.read_buf(&mut buffer).await.map_err(FeedError::Source)?;
+        if read == 0 || !input.write(buffer.freeze()).await? {
+            break;
         }
+        sent += read as u64;
+        progress(sent);
     }
-    Ok(input.end().await?)
+    input.end().await?;
+    Ok(None)
 }

@@ -1,26 +1,31 @@
 //! What is sent: one constant command line, and on stdin the script it evaluates.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
 
 use zeroize::Zeroizing;
 
-use super::{Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, quote};
+use super::{
+    Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, payload::quote_onto, quote,
+};
 
-const PRELUDE: &str = include_str!("prelude.sh");
-const CHECK: &str = include_str!("check.sh");
+static PRELUDE: LazyLock<String> = LazyLock::new(|| compact(include_str!("prelude.sh")));
+static CHECK: LazyLock<String> = LazyLock::new(|| compact(include_str!("check.sh")));
 
 /// Stands on the command line of every exec, so that nothing else has to.
 ///
 /// It skips stdin up to the magic line (a password that sudo did not ask for would stand there), then
-/// evaluates the line behind it. It is one line without backslashes, single quotes or exclamation
-/// marks, so that any login shell hands it on unharmed.
+/// evaluates the line behind it, which reads the script; and so on, until stdin ends. It is one line
+/// without backslashes, single quotes or exclamation marks, so that any login shell hands it on unharmed.
 const BOOTSTRAP: &str = concat!(
     r##"LC_ALL=C; export LC_ALL; while read -r _line; do case $_line in "#etcdrun "*) "##,
-    r#"_nonce=${_line#* }; read -r _line; eval "$_line"; exit;; esac; done; exit 98"#
+    r#"_nonce=${_line#* }; read -r _line; eval "$_line";; esac; done; exit 98"#
 );
 
-/// The exit code of a bootstrap that never saw its magic line.
+/// The exit code of a bootstrap whose input has ended. If it has run nothing, it never saw its magic line.
 pub(super) const NO_SCRIPT: u32 = 98;
+
+/// Stands where the length of a script goes, once it is known.
+const ROOM_FOR_LENGTH: &str = "NNNNNNNNNNNNNNNNNNNN";
 
 /// What no output of a command contains by accident.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,17 +114,26 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// For steps that read nothing: the script goes up to the end of stdin.
+    /// For steps that read nothing. They run in a subshell, and the bootstrap goes on behind them; unless that was
+    /// ended, for then the operator is to know.
     pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
-        let frame = format!("#etcdrun {nonce}\neval \"$(cat)\"\n");
-        Ok(Self { bytes: body(segment, &frame, "exec </dev/null\n", fences)? })
+        // Not `(…) || exit`: left of that, `set -e` would mean nothing.
+        let run = format!("(eval \"$(head -c {ROOM_FOR_LENGTH})\"); _line=$?; [ $_line = 0 ] || exit $_line");
+        let frame = format!("#etcdrun {nonce}\n{run}\n");
+        let mut bytes = body(segment, &frame, "exec </dev/null\n", fences)?;
+        let length = bytes.len() - frame.len();
+        if let Some(at) = frame.find(ROOM_FOR_LENGTH) {
+            let length = format!("{length:<width$}", width = ROOM_FOR_LENGTH.len());
+            bytes[at..at + length.len()].copy_from_slice(length.as_bytes());
+        }
+        Ok(Self { bytes })
     }
 
     /// For a step that reads a stream: data follows the script on stdin.
     pub(super) fn before_data(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
         let body = body(segment, "", "", fences)?;
         // A byte at a time, because whatever dd read beyond the script would be lost to the step.
-        let frame = format!("#etcdrun {nonce}\neval \"$(dd bs=1 count={} 2>/dev/null)\"\n", body.len());
+        let frame = format!("#etcdrun {nonce}\neval \"$(dd bs=1 count={} 2>/dev/null)\"; exit\n", body.len());
         let mut bytes = Zeroizing::new(Vec::with_capacity(frame.len() + body.len()));
         bytes.extend_from_slice(frame.as_bytes());
         bytes.extend_from_slice(&body);
@@ -216,7 +230,10 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
         OnFailure::StopLater => "stop_later",
         OnFailure::GoOn => "go_on",
     };
-    script.extend_from_slice(format!("_begin {number}\n").as_bytes());
+    // What a step writes to files comes from there when it has ended.
+    let is_quiet = step.entry.as_ref().is_some_and(|entry| !entry.live);
+    let begin = if is_quiet { "_begin_quiet" } else { "_begin" };
+    script.extend_from_slice(format!("{begin} {number}\n").as_bytes());
     if is_fenced {
         // What has begun already is not begun again; what became of it can still be told.
         let begun =
@@ -268,9 +285,16 @@ fn after_entry(entry: &Entry, number: usize, on_failure: &str, unwatched: &str) 
     }
 }
 
+/// A script of ours without comments and indentation: a third of it, which each host would read byte by byte.
+pub(super) fn compact(script: &str) -> String {
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let lines = script.lines().map(|line| line.trim_start_matches('\t')).filter(is_code);
+    lines.fold(String::with_capacity(script.len()), |text, line| text + line + "\n")
+}
+
 fn add_value(script: &mut Vec<u8>, before: &str, value: &[u8]) {
     script.extend_from_slice(before.as_bytes());
-    script.extend_from_slice(&Zeroizing::new(quote(value)));
+    quote_onto(script, value);
 }
 
 fn is_identifier(name: &str) -> bool {

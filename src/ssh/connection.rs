@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Starts a command if a session is free right now.
-    pub(super) async fn try_exec(&self, command: &str) -> Result<Option<Exec>, SshError> {
+    pub async fn try_exec(&self, command: &str) -> Result<Option<Exec>, SshError> {
         match self.inner.sessions.clone().try_acquire_owned() {
             Ok(permit) => self.exec_with(permit, command).await,
             Err(_) => Ok(None),

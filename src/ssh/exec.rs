@@ -359,6 +359,11 @@ impl ExecReader {
         }
     }
 
+    /// Whether the command has ended, or its connection is gone, as far as is known.
+    pub fn is_cut_off(&self) -> bool {
+        self.finished || self.ended.is_cancelled() || self.connection.is_closed()
+    }
+
     /// Closes the session without waiting for the command.
     pub async fn close(mut self) {
         if let Some(session) = self.session.take() {

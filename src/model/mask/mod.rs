@@ -163,6 +163,11 @@ impl Masker {
         [&mut diff.label, &mut diff.before, &mut diff.after].into_iter().for_each(|text| self.mask_in_place(text));
     }
 
+    /// Whether there is nothing to hide so far.
+    pub fn is_empty(&self) -> bool {
+        self.search().is_none()
+    }
+
     /// Whether a secret is in there, in any form.
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         self.search().is_some_and(|search| !search.find(bytes).is_empty())

@@ -45,7 +45,11 @@ fn streams(steps: &[Written]) -> (Vec<u8>, Vec<u8>, usize) {
     let (mut out, mut err) = (b"noise\n".to_vec(), b"more noise".to_vec());
     for (number, step) in steps.iter().enumerate() {
         out.extend_from_slice(format!("{nonce} begin {number} 42\n").as_bytes());
-        err.extend_from_slice(format!("{nonce} begin {number}\n").as_bytes());
+        // Where there is nothing, there need not be markers.
+        let is_quiet = step.stderr.is_empty();
+        if !is_quiet {
+            err.extend_from_slice(format!("{nonce} begin {number}\n").as_bytes());
+        }
         for word in &step.stdout {
             match word {
                 Word::Text(text) => out.extend_from_slice(text),
@@ -58,8 +62,11 @@ fn streams(steps: &[Written]) -> (Vec<u8>, Vec<u8>, usize) {
             }
         }
         err.extend_from_slice(&step.stderr);
-        out.extend_from_slice(format!("{nonce} end {number} {}\n", step.code).as_bytes());
-        err.extend_from_slice(format!("{nonce} end {number}\n").as_bytes());
+        let quiet = if is_quiet { " quiet" } else { "" };
+        out.extend_from_slice(format!("{nonce} end {number} {}{quiet}\n", step.code).as_bytes());
+        if !is_quiet {
+            err.extend_from_slice(format!("{nonce} end {number}\n").as_bytes());
+        }
         if step.code != 0 {
             out.extend_from_slice(format!("{nonce} done\n").as_bytes());
             return (out, err, number + 1);

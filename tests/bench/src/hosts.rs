@@ -4,6 +4,7 @@ use std::{
     fmt::Write as _,
     fs::{self, File},
     net::{TcpListener, TcpStream},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -176,6 +177,8 @@ fn launch(folder: &Path) -> Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
+        // What ends us does not end it before all else is tidied up.
+        .process_group(0)
         .spawn()
         .context("cannot run sshd")
 }

@@ -3,12 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::process::{Took, measure};
+use crate::process::{Took, measure, run};
 
 /// The folder with our small scripts for them.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
@@ -25,14 +25,12 @@ impl Peers {
     pub fn install(folder: &Path) -> Result<Self> {
         let venv = folder.join("venv");
         eprintln!("installing the peers");
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&venv).stdin(Stdio::null()).status();
+        let made = run(Command::new("python3").args(["-m", "venv"]).arg(&venv));
         let needs = "the peers need python3 with venv: apt-get install python3-venv";
         ensure!(made.context(needs)?.success(), needs);
-        let installed = Command::new(venv.join("bin/pip"))
+        let installed = run(Command::new(venv.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check", "--requirement"])
-            .arg(Path::new(SCRIPTS).join("requirements.txt"))
-            .stdin(Stdio::null())
-            .status()?;
+            .arg(Path::new(SCRIPTS).join("requirements.txt")))?;
         ensure!(installed.success(), "pip cannot install the peers");
         let sockets = tempfile::Builder::new().prefix("bench-").tempdir()?;
         Ok(Self { venv, sockets, log: folder.join("peer.log") })

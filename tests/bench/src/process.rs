@@ -1,19 +1,28 @@
-//! Runs a program to its end, and keeps how long that took and how much memory it held at most.
+//! Runs a program to its end, and keeps how long that took and how much memory it held at most. Whoever ends the
+//! bench by a signal ends that program too, and all else that the bench has started.
 
 use std::{
     fs::{self, File},
+    os::unix::process::CommandExt as _,
     path::Path,
-    process::{Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// No work takes longer than that; what does is ended.
 const LIMIT: Duration = Duration::from_secs(900);
 const GLANCE: Duration = Duration::from_millis(10);
+/// How long a program may take to end when it is told to.
+const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
@@ -22,16 +31,85 @@ pub struct Took {
     pub memory: f64,
 }
 
+/// What runs now, and whether nothing more may.
+struct Current {
+    group: Option<Pid>,
+    interrupted: bool,
+}
+
+static CURRENT: Mutex<Current> = Mutex::new(Current { group: None, interrupted: false });
+
+fn with<T>(work: impl FnOnce(&mut Current) -> T) -> T {
+    work(&mut CURRENT.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// From now on a signal that would end us ends what runs. Then the work fails, and all that was started is tidied up.
+pub fn heed_signals() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [mut interrupt, mut terminate, mut hangup] = {
+        let _guard = runtime.enter();
+        [signal(kinds[0])?, signal(kinds[1])?, signal(kinds[2])?]
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+                let group = with(|current| {
+                    current.interrupted = true;
+                    current.group
+                });
+                if let Some(group) = group {
+                    end(group, Signal::TERM);
+                    tokio::time::sleep(GRACE).await;
+                    with(|current| current.group.filter(|now| *now == group).map(|group| end(group, Signal::KILL)));
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// Starts it in a group of its own, unless somebody has ended us.
+fn spawn(command: &mut Command) -> Result<(Child, Pid)> {
+    command.process_group(0);
+    with(|current| {
+        ensure!(!current.interrupted, "interrupted");
+        let child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")?;
+        current.group = Some(group);
+        Ok((child, group))
+    })
+}
+
+fn wait(mut child: Child) -> Result<ExitStatus> {
+    let status = child.wait();
+    with(|current| {
+        current.group = None;
+        ensure!(!current.interrupted, "interrupted");
+        Ok(status?)
+    })
+}
+
+/// Runs it to its end.
+pub fn run(command: &mut Command) -> Result<ExitStatus> {
+    let (child, _) = spawn(command.stdin(Stdio::null()))?;
+    wait(child)
+}
+
 /// Runs it; what it says goes to the file `log`. Fails if it does.
 pub fn measure(command: &mut Command, log: &Path) -> Result<Took> {
     let out = File::create(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let started = Instant::now();
-    let mut child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
-    let pid = child.id();
+    let (child, pid) = spawn(command)?;
     let (sender, ended) = mpsc::channel();
     let watch = thread::spawn(move || watch(pid, started, &ended));
-    let status = child.wait()?;
+    let status = wait(child)?;
     let seconds = started.elapsed().as_secs_f64();
     drop(sender);
     let memory = watch.join().unwrap_or_default();
@@ -44,14 +122,14 @@ pub fn measure(command: &mut Command, log: &Path) -> Result<Took> {
 }
 
 /// Looks at the process's high-water mark until it ends, and ends it if that takes too long.
-fn watch(pid: u32, started: Instant, ended: &mpsc::Receiver<()>) -> f64 {
+fn watch(pid: Pid, started: Instant, ended: &mpsc::Receiver<()>) -> f64 {
     let mut most = 0.0;
     loop {
-        most = resident(&pid.to_string()).unwrap_or(most);
+        most = resident(&pid.as_raw_nonzero().to_string()).unwrap_or(most);
         match ended.recv_timeout(GLANCE) {
             Err(RecvTimeoutError::Timeout) if started.elapsed() < LIMIT => {}
             Err(RecvTimeoutError::Timeout) => {
-                end(pid);
+                end(pid, Signal::KILL);
                 return most;
             }
             _ => return most,
@@ -59,12 +137,9 @@ fn watch(pid: u32, started: Instant, ended: &mpsc::Receiver<()>) -> f64 {
     }
 }
 
-fn end(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid {
-        // It is not reaped yet, so the id is still its own.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
+fn end(group: Pid, how: Signal) {
+    // All of it may have ended by itself meanwhile.
+    let _ = kill_process_group(group, how);
 }
 
 /// The most that a process ever had in memory, in MiB.

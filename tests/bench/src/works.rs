@@ -29,7 +29,10 @@ const ROUND_TRIP: Duration = Duration::from_millis(20);
 const ROUND_TRIPS: f64 = 9.0;
 
 pub struct Bench {
+    /// The operator's.
     pub folder: PathBuf,
+    /// What the hosts have on their disks.
+    disks: PathBuf,
     pub etcdrun: PathBuf,
     pub rounds: usize,
     pub hosts: Hosts,
@@ -56,9 +59,9 @@ pub const WORKS: &[Work] = &[
 ];
 
 impl Bench {
-    pub fn new(folder: PathBuf, etcdrun: PathBuf, rounds: usize) -> Result<Self> {
-        let hosts = Hosts::start(&folder)?;
-        Ok(Self { folder, etcdrun, rounds, hosts, peers: None, runs: 0 })
+    pub fn new((folder, disks): (PathBuf, PathBuf), etcdrun: PathBuf, rounds: usize) -> Result<Self> {
+        let hosts = Hosts::start(&disks)?;
+        Ok(Self { folder, disks, etcdrun, rounds, hosts, peers: None, runs: 0 })
     }
 
     fn peers(&mut self) -> Result<&Peers> {
@@ -85,7 +88,7 @@ impl Bench {
     /// An empty folder for what one run leaves on the hosts.
     fn fresh(&mut self, hosts: usize) -> Result<PathBuf> {
         self.runs += 1;
-        let out = self.folder.join(format!("out-{}", self.runs));
+        let out = self.disks.join(format!("out-{}", self.runs));
         for n in 1..=hosts {
             fs::create_dir_all(out.join(name(n)))?;
         }
@@ -102,7 +105,7 @@ impl Bench {
         let inventory = self.write("inventory.yaml", &self.hosts.inventory(hosts, port))?;
         let playbook = self.write("play.yaml", &format!("- hosts: all\n  tasks:\n{tasks}"))?;
         let config = self.write("ssh_config", "IdentityAgent none\nIdentityFile none\n")?;
-        let locks = self.folder.join("locks");
+        let locks = self.disks.join("locks");
         self.write("etcdrun.toml", &format!("lock_dir = {:?}\n", locks.display().to_string()))?;
         let mut command = Command::new(&self.etcdrun);
         command.arg("playbook").arg("-i").arg(inventory).arg(playbook).arg("--ssh-config").arg(config);

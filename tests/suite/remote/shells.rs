@@ -357,6 +357,20 @@ async fn the_temporary_folder_is_shared_by_steps_private_and_gone_afterwards() {
 }
 
 #[tokio::test]
+async fn a_script_finds_nothing_of_the_one_before_it() {
+    let change = "cd /; umask 0; exec </dev/null; PATH=/nowhere; HERE=1; export HERE; changed() { :; }; fail later";
+    let look = "changed; result shell $$; result folder \"$PWD\"; result mask \"$(umask)\"; result here \"${HERE:-}\"; ls >/dev/null";
+    for shell in SHELLS {
+        let session = session(shell);
+        let before = session.run_one(Payload::new(look), false).await.unwrap();
+        session.run_one(Payload::new(change), false).await.unwrap();
+        let after = session.run_one(Payload::new(look), false).await.unwrap();
+        assert_eq!(before, after, "{shell:?}");
+        assert!(after.changed && after.data["here"] == "", "{shell:?}: {after:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_killed_runner_is_an_error_and_not_a_hang() {
     for shell in SHELLS {
         let error = run(shell, vec![step("echo before"), step("kill -9 $$; sleep 20")]).await.unwrap_err();

@@ -116,6 +116,76 @@ async fn ten_steps_cost_one_exec() {
     assert!(link.is_connected().await);
 }
 
+async fn shell_of(session: &Session) -> String {
+    session.run_one(command("echo $$"), false).await.unwrap().stdout
+}
+
+#[tokio::test]
+async fn the_next_script_finds_the_shell_that_stayed() {
+    let sshd = Sshd::start();
+    let link = link(&sshd);
+    let (session, as_root) = (plain(&link), becoming(&link, "root"));
+    let first = shell_of(&session).await;
+    assert_eq!(shell_of(&session).await, first);
+    let root = shell_of(&as_root).await;
+    assert_ne!(root, first, "one for each user");
+    assert_eq!((shell_of(&session).await, shell_of(&as_root).await), (first.clone(), root));
+    // Groups of other users may change; sudo looks at them when it starts a shell.
+    let nobody = becoming(&link, "nobody");
+    assert_ne!(shell_of(&nobody).await, shell_of(&nobody).await);
+
+    let both = tokio::join!(
+        session.run_one(command("echo $$; sleep 1"), false),
+        session.run_one(command("echo $$; sleep 1"), false)
+    );
+    assert_ne!(both.0.unwrap().stdout, both.1.unwrap().stdout, "one script at a time in each");
+
+    link.reconnect().await.unwrap();
+    assert_ne!(shell_of(&session).await, first);
+}
+
+#[tokio::test]
+async fn a_shell_that_stays_gives_its_session_to_whoever_needs_one() {
+    let sshd = Sshd::builder().config("MaxSessions 1").start();
+    let link = link(&sshd);
+    for _ in 0..3 {
+        for session in [plain(&link), becoming(&link, "root"), becoming(&link, "nobody")] {
+            let work = session.run_one(command("id -un"), false);
+            let outcome = tokio::time::timeout(Duration::from_secs(4), work).await.expect("in time").unwrap();
+            assert_eq!(outcome.rc, Some(0), "{outcome:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_goes_on_talking_is_not_heard_by_the_next_script() {
+    let sshd = Sshd::start();
+    let link = link(&sshd);
+    let session = plain(&link);
+    let noise = command("(while echo noise; do sleep 0.01; done) & result noise $!");
+    let outcome = session.run_one(noise, false).await.unwrap();
+    let pid = outcome.data["noise"].as_str().unwrap().to_owned();
+    eventually("nobody listens to it", || !is_alive(&pid)).await;
+    let outcome = session.run_one(command("echo clean"), false).await.unwrap();
+    assert_eq!(outcome.stdout, "clean");
+}
+
+#[tokio::test]
+async fn a_shell_that_stayed_may_die() {
+    let sshd = Sshd::start();
+    let link = link(&sshd);
+    let session = plain(&link);
+    let first = shell_of(&session).await;
+    signal(first.parse().unwrap(), rustix::process::Signal::KILL);
+    eventually("it is gone", || !is_alive(&first)).await;
+    // At worst it had not been noticed yet; then it is known that it may have run.
+    match session.run_one(command("echo $$"), false).await {
+        Ok(outcome) => assert_ne!(outcome.stdout, first),
+        Err(error) => assert!(matches!(error, RemoteError::Lost(_)), "{error:?}"),
+    }
+    assert_ne!(shell_of(&session).await, first);
+}
+
 #[tokio::test]
 async fn callers_share_one_connection_and_its_failure() {
     let sshd = Sshd::start();
@@ -169,6 +239,8 @@ async fn sudo_with_a_password_gets_it_on_stdin() {
     session.run_one(command("true"), false).await.unwrap();
     assert_eq!(link.execs(), 7);
     rule.use_pty(&user);
+    // A shell that has stayed would not ask again.
+    link.reconnect().await.unwrap();
     let outcome = session.run_one(command("id -un; cat; echo err >&2; exit 3"), false).await.unwrap();
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str(), outcome.rc), ("root", "err", Some(3)));
 }
@@ -207,6 +279,7 @@ async fn a_password_that_stops_working_never_lets_sudo_read_the_script() {
     let session = becoming(&link, "root");
     session.run_one(command("true"), false).await.unwrap();
     user.set_password("second");
+    link.reconnect().await.unwrap();
     let error = session.run_one(command("true"), false).await.unwrap_err();
     assert!(error.to_string().contains("3 incorrect password attempts"), "{error}");
 }
