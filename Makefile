@@ -52,7 +52,7 @@ demo: setup lab ## the main job: a cluster of etcd on three hypervisors of this 
 demo-down: lab ## end what `make demo` has left up
 	@tests/demo.sh down
 
-bench: setup ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3)
+bench: setup lab ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3)
 	cargo build --release --locked -p etcdrun -p etcdrun-bench
 	@target/release/bench --filter '$(FILTER)' --rounds $(ROUNDS)
 

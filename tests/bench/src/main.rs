@@ -9,6 +9,7 @@ mod graphs;
 mod hosts;
 mod peers;
 mod process;
+mod site;
 mod table;
 mod works;
 
@@ -27,7 +28,7 @@ use works::{Bench, WORKS};
 #[derive(Parser)]
 #[command(about = "Measures etcdrun against its peers and its own limits")]
 struct Args {
-    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule.
+    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule, site.
     #[arg(long, default_value = "")]
     filter: String,
     /// How often each is measured; the slowest peer only once.

@@ -16,6 +16,7 @@ use crate::{
     hosts::{Hosts, name},
     peers::Peers,
     process::{Took, measure},
+    site,
     table::{Row, median},
 };
 
@@ -56,6 +57,8 @@ pub const WORKS: &[Work] = &[
     ("delay", delay),
     ("compile", compile),
     ("schedule", schedule),
+    ("site-five", site::five),
+    ("site-image", site::image),
 ];
 
 impl Bench {
