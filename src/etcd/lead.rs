@@ -108,3 +108,53 @@ async fn await_lead(
         sleep(PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcd::observe::{Listed, Seen, View};
+
+    fn cluster(versions: &[&str]) -> Observation {
+        let ids = || (1u64..).zip(versions);
+        let listed = |id: u64| Listed { id, name: format!("etcd-{id}"), peer_urls: Vec::new(), is_learner: false };
+        let list: Vec<Listed> = ids().map(|(id, _)| listed(id)).collect();
+        let view = |id: u64, version: &str| View {
+            id,
+            cluster_id: 1,
+            version: version.parse().unwrap(),
+            cluster_version: None,
+            storage_version: None,
+            downgrade: None,
+            leader: Some(1),
+            term: 2,
+            raft_index: 100,
+            applied_index: 100 + id,
+            revision: 1,
+            db_size: 1,
+            db_in_use: 1,
+            quota: None,
+            is_learner: false,
+            alarms: Vec::new(),
+            complaints: Vec::new(),
+            list: Ok(list.clone()),
+            read: Ok(()),
+        };
+        let seen = |(id, version): (u64, &&str)| Seen { name: format!("etcd-{id}"), answer: Ok(view(id, version)) };
+        Observation { members: ids().map(seen).collect(), auth: None }
+    }
+
+    fn names(observation: &Observation, name: &str) -> Option<Vec<String>> {
+        successors(observation, name).map(|others| others.into_iter().map(|other| other.name).collect())
+    }
+
+    #[test]
+    fn the_newest_version_leads_next_then_who_has_the_most() {
+        let mut now = cluster(&["3.5.34", "3.6.15", "3.5.34", "3.5.34", "3.6.15"]);
+        assert_eq!(names(&now, "etcd-2"), None, "it does not lead");
+        assert_eq!(names(&now, "etcd-1").unwrap(), ["etcd-5", "etcd-2", "etcd-4", "etcd-3"]);
+        now.members[4].answer.as_mut().unwrap().read = Err("too slow".into());
+        now.members[1].answer.as_mut().unwrap().is_learner = true;
+        now.members[3].answer = Err("no route".into());
+        assert_eq!(names(&now, "etcd-1").unwrap(), ["etcd-3"], "neither who is sick nor who is learning");
+    }
+}

@@ -1,9 +1,10 @@
 //! What modules need to talk to the members of a cluster.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use rand::{RngExt, distr::Alphanumeric};
+use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
 use super::{
@@ -11,11 +12,14 @@ use super::{
     pki_ca::{authority, failed},
 };
 use crate::{
-    etcd::{Credential, Dial, MemberClient},
+    etcd::{
+        Credential, Dial, EtcdError, MemberClient,
+        observe::{Observation, observe},
+    },
     inventory::sections::{AuthMethod, AuthSection, TlsSection},
     model::Value,
     pki::{Authority, Client, Renewal, STRANGER, Store},
-    remote::Session,
+    remote::{Payload, Session},
 };
 
 /// A member, as the variable `cluster.members` describes it.
@@ -85,6 +89,35 @@ pub(super) fn clients(
     members.iter().map(client).collect()
 }
 
+/// The lock is on the hosts; etcd itself does not know of it. So it is looked at before etcd is told anything.
+pub(super) async fn fence(context: &ActionContext) -> Result<(), ActionError> {
+    context.run(Payload::new("")).await.map(drop)
+}
+
+/// A look at the cluster, as soon as somebody leads it: an election is over in seconds.
+pub(super) async fn led(clients: &[MemberClient]) -> Observation {
+    const LIMIT: Duration = Duration::from_secs(10);
+    const PAUSE: Duration = Duration::from_millis(100);
+    let start = Instant::now();
+    loop {
+        let now = observe(clients, LIMIT).await;
+        if now.leader().is_some() || start.elapsed() >= LIMIT {
+            return now;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// The client of the member that leads.
+pub(super) fn leader<'a>(clients: &'a [MemberClient], now: &Observation) -> Result<&'a MemberClient, ActionError> {
+    let leader = now.leader().and_then(|(name, _)| clients.iter().find(|client| *client.name == *name));
+    leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end, or mend the members".into()))
+}
+
+pub(super) fn etcd_failed(error: EtcdError) -> ActionError {
+    ActionError::Failed(error.to_string())
+}
+
 /// Which cluster, and how one gets in.
 pub(super) struct Access<'a> {
     pub cluster: &'a str,
@@ -118,6 +151,17 @@ impl Access<'_> {
                 Ok(Credential { login: Some(("root".into(), password)), ..credential })
             }
         }
+    }
+
+    /// Root's client for each member.
+    pub async fn clients(
+        &self,
+        context: &ActionContext,
+        members: &[Member],
+        port: u16,
+    ) -> Result<Vec<MemberClient>, ActionError> {
+        let credential = self.root(context).await?;
+        clients(context, members, port, &credential)
     }
 
     /// The credential of nobody in particular.

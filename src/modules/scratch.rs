@@ -22,6 +22,12 @@ impl Scratch {
         Ok((Self { path }, file))
     }
 
+    /// The same under a name that says what becomes of it. What an earlier run left under that name is worth nothing.
+    pub fn create_as(path: &Path, _: &Permit) -> io::Result<(Self, File)> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        Ok((Self { path: path.to_owned() }, file))
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -112,12 +112,24 @@ impl Session {
         let failed = |what: String| not_uploaded(local, &what);
         let mut file = tokio::fs::File::open(local).await.map_err(|error| failed(error.to_string()))?;
         file.seek(std::io::SeekFrom::Start(offset)).await.map_err(|error| failed(error.to_string()))?;
+        self.append_stream(local, &mut file, remote, offset, progress).await
+    }
+
+    /// As [`Session::append`], for what comes from anywhere; `name` is what it is called in errors.
+    pub async fn append_stream(
+        &self,
+        name: &Path,
+        source: &mut (dyn AsyncRead + Send + Unpin),
+        remote: &str,
+        offset: u64,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<(), RemoteError> {
         let payload = Payload::new(APPEND).value("path", remote).value("offset", offset.to_string());
         let segment = Segment { steps: vec![self.step(payload, false)] };
-        let data = Data { source: &mut file, progress };
+        let data = Data { source, progress };
         let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None, None).await?)?;
         match outcome.failed {
-            true => Err(failed(describe(&outcome))),
+            true => Err(not_uploaded(name, &describe(&outcome))),
             false => Ok(()),
         }
     }

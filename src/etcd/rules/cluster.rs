@@ -7,8 +7,12 @@ use super::{
 
 /// The members that must be well. The one in turn need not be before its turn: else what is broken could not be mended.
 fn concerned<'a>(situation: &'a Situation<'_>, gate: Gate) -> impl Iterator<Item = &'a Seen> {
-    let spared = matches!(gate, Gate::Before | Gate::Stop);
-    situation.now.members.iter().filter(move |seen| !(spared && situation.is_target(&seen.name)))
+    let spared = move |seen: &Seen| is_spared(situation, gate, &seen.name) && !seen.is_well();
+    situation.now.members.iter().filter(move |seen| !spared(seen))
+}
+
+fn is_spared(situation: &Situation<'_>, gate: Gate, name: &str) -> bool {
+    matches!(gate, Gate::Before | Gate::Stop) && situation.is_target(name)
 }
 
 fn views<'a>(situation: &'a Situation<'_>, gate: Gate) -> impl Iterator<Item = (&'a str, &'a View)> {
@@ -32,6 +36,9 @@ pub(super) fn one_leader(situation: &Situation<'_>, gate: Gate) -> Answer {
     leaders.sort_unstable();
     leaders.dedup();
     let lost = views(situation, gate).find(|(_, view)| view.leader.is_none());
+    if concerned(situation, gate).next().is_none() {
+        return Answer::holds("nobody else is there");
+    }
     let wait = "wait for the election to end; if it does not, look at the network between the members";
     match (leaders.as_slice(), lost) {
         ([leader], None) => Answer::holds(format!("{} leads", now.name(*leader))),
@@ -47,7 +54,12 @@ pub(super) fn one_leader(situation: &Situation<'_>, gate: Gate) -> Answer {
 pub(super) fn members_agree(situation: &Situation<'_>, gate: Gate) -> Answer {
     let way_out = "wait until all have caught up, and compare `etcdctl member list` through each of them";
     let mut views = views(situation, gate);
-    let Some((first, view)) = views.next() else { return Answer::refused("no member answers", way_out) };
+    let Some((first, view)) = views.next() else {
+        return match concerned(situation, gate).next() {
+            None => Answer::holds("nobody else is there"),
+            Some(_) => Answer::refused("no member answers", way_out),
+        };
+    };
     let clusters = situation.now.views().find(|(_, other)| other.cluster_id != view.cluster_id);
     if let Some((other, _)) = clusters {
         return Answer::refused(
@@ -83,6 +95,10 @@ fn told(list: &[Listed]) -> String {
 
 pub(super) fn members_known(situation: &Situation<'_>, _: Gate) -> Answer {
     let listed = situation.now.list();
+    // That nobody answers is another rule's business.
+    if listed.is_empty() {
+        return Answer::holds("nobody tells");
+    }
     let unknown = listed.iter().find(|member| !member.name.is_empty() && !situation.members.contains(&member.name));
     if let Some(member) = unknown {
         let name = &member.name;
@@ -286,8 +302,8 @@ pub(super) fn small_cluster(situation: &Situation<'_>, _: Gate) -> Answer {
 
 pub(super) fn caught_up(situation: &Situation<'_>, gate: Gate) -> Answer {
     let Some(mark) = situation.mark else { return situation.unknown("which index the leader had") };
-    let behind = views(situation, gate).find(|(_, view)| !view.has_reached(mark));
-    match behind {
+    let mut others = views(situation, gate).filter(|(name, _)| !is_spared(situation, gate, name));
+    match others.find(|(_, view)| !view.has_reached(mark)) {
         None => Answer::holds(format!("all have applied {mark}")),
         Some((name, view)) => Answer::refused(
             format!("{name} is behind: it has applied {} of {mark}", view.applied_index),

@@ -267,6 +267,14 @@ fn every_rule_has_a_case_and_counts_somewhere() {
     }
 }
 
+#[test]
+fn every_rule_is_documented() {
+    let page = include_str!("../../../docs/gates.md");
+    for rule in RULES {
+        assert!(page.contains(&format!("| `{}` | {} |", rule.id, rule.demands)), "{}", rule.id);
+    }
+}
+
 fn everywhere() -> impl Iterator<Item = (Profile, Gate)> {
     use Gate::{After, Before, Settled, Stop};
     use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
@@ -336,6 +344,19 @@ fn a_sick_member_in_turn_does_not_count_twice() {
     let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
     let against: Vec<&str> = verdict.against().map(|finding| finding.rule).collect();
     assert_eq!(against, ["answers", "quorum-after"]);
+}
+
+#[test]
+fn the_only_member_may_be_mended_if_an_outage_is_allowed() {
+    let mut world = World::on_the_way(Gate::Before, 1, FROM, TO);
+    world.consent.outage = true;
+    for sick in [false, true] {
+        if sick {
+            world.silence(1);
+        }
+        let verdict = judge(Profile::Restart, Gate::Before, &world.situation());
+        assert!(verdict.holds(), "{}", verdict.told());
+    }
 }
 
 #[test]

@@ -10,15 +10,15 @@ use etcdrun_lab::{Host, Kind, etcd, etcd_tools};
 use super::{Folder, Place, Said, lab, web::Web};
 
 /// Hosts that are to be one cluster, and the inventory that says so.
-struct Site {
-    place: Place,
-    names: Vec<String>,
+pub(super) struct Site {
+    pub(super) place: Place,
+    pub(super) names: Vec<String>,
     addresses: Vec<String>,
 }
 
 impl Site {
     /// `sections` is what the cluster says beside its members; `VERSION` in it is the server of this minor version.
-    fn new(members: usize, minor: &str, sections: &str) -> Self {
+    pub(super) fn new(members: usize, minor: &str, sections: &str) -> Self {
         let place = Place::new(Kind::Fast, members);
         let server = etcd(minor).unwrap();
         let sum = Command::new("sha256sum").arg(&server.path).output().unwrap().stdout;
@@ -38,12 +38,12 @@ impl Site {
         Self { place, names, addresses }
     }
 
-    fn play(&self, more: &[&str]) -> Said {
+    pub(super) fn play(&self, more: &[&str]) -> Said {
         self.place.folder.run(&[&["playbook", "site.yaml", "-i", "inventory.yaml"], more].concat())
     }
 
     /// etcdctl on this machine, as root of the cluster, with each member as an endpoint.
-    fn etcdctl(&self, words: &[&str]) -> String {
+    pub(super) fn etcdctl(&self, words: &[&str]) -> String {
         let (certificate, key) = (self.pki("clients/root.crt"), self.pki("clients/root.key"));
         self.etcdctl_as(&["--cert", &certificate, "--key", &key], words)
     }
@@ -63,7 +63,7 @@ impl Site {
         self.place.folder.path(".etcdrun/pki/prod").join(name).display().to_string()
     }
 
-    fn is_served_by_all(&self) {
+    pub(super) fn is_served_by_all(&self) {
         let health = self.etcdctl(&["endpoint", "health"]);
         assert_eq!(health.matches("is healthy").count(), self.names.len(), "{health}");
         let list = self.etcdctl(&["member", "list"]);
@@ -111,7 +111,7 @@ fn status_tells_how_it_is(site: &Site) {
     assert!(other.stderr.contains("did you mean `prod`?"), "{}", other.stderr);
 }
 
-const PLAIN: &str = "    etcd: { version: VERSION }\n";
+pub(super) const PLAIN: &str = "    etcd: { version: VERSION }\n";
 
 #[test]
 fn three_members_serve_with_tls_and_authentication() {

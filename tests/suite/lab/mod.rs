@@ -3,6 +3,7 @@
 mod apart;
 mod etcd;
 mod faults;
+mod gates;
 mod guests;
 mod hosts;
 mod hypervisors;

@@ -1,0 +1,312 @@
+//! `etcd_gate`: waits until the rules for a change hold.
+
+use std::{path::PathBuf, time::Duration};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, members},
+    etcd_hosts::{Questions, Server, see_hosts, ways},
+    local,
+};
+use crate::{
+    etcd::{
+        observe::{Observation, observe},
+        rules::{Answer, Consent, Gate, HostSeen, Profile, Situation, SnapshotSeen, Step, Verdict, judge},
+        snapshot,
+    },
+    inventory::sections::{AuthSection, TlsSection},
+    model::{Effects, Outcome, Seconds, Value, Version},
+};
+
+/// Waits until all rules hold that guard a change of a cluster, and says which does not.
+///
+/// It only looks. Which rules count depends on what is to be done (`profile`) and when (`gate`); docs/gates.md has the list.
+/// What cannot become true by waiting fails at once, everything else when the time is over.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdGate {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// What is to be done.
+    profile: GateProfile,
+    /// When this is.
+    #[serde(default)]
+    gate: GateMoment,
+    /// The member in turn.
+    #[serde(default)]
+    name: Option<String>,
+    /// For an upgrade: the version from which it goes.
+    #[serde(default)]
+    from: Option<Version>,
+    /// For an upgrade: the version to which it goes.
+    #[serde(default)]
+    to: Option<Version>,
+    /// The file of the new server on the members, and what the catalogue says its checksum is.
+    #[serde(default)]
+    server: Option<GateServer>,
+    /// A snapshot on this machine, which is verified; `false` if none is wanted.
+    #[serde(default)]
+    snapshot: Option<Value>,
+    /// The field `observation` of an earlier gate: what must not have changed since.
+    #[serde(default)]
+    before: Option<Value>,
+    /// The folder for the data.
+    #[serde(default = "data_dir")]
+    data_dir: String,
+    /// The cluster may stop answering, as one of one or two members does.
+    #[serde(default)]
+    allow_outage: bool,
+    /// Go from 3.4 to 3.5 although authentication is on.
+    #[serde(default)]
+    allow_auth_hop: bool,
+    /// Give up after this long.
+    #[serde(default = "one_minute")]
+    timeout: Seconds,
+}
+
+/// A kind of change.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateProfile {
+    /// Another version, up or down.
+    Upgrade,
+    /// The same version again: settings, keys, a boot.
+    Restart,
+    /// A member goes, and another comes.
+    Replace,
+    /// The quota is used up.
+    Nospace,
+    /// Certificates are expired.
+    Certificate,
+}
+
+/// When rules are asked.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateMoment {
+    /// Before anything is done to a member.
+    #[default]
+    Before,
+    /// Right before it is stopped.
+    Stop,
+    /// Once it has started again.
+    After,
+    /// Once all members have had their turn.
+    Settled,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GateServer {
+    /// The file on the members.
+    path: String,
+    /// The checksum of the release in the catalogue.
+    sha256: String,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+fn data_dir() -> String {
+    "/var/lib/etcd/data".into()
+}
+
+fn one_minute() -> Seconds {
+    Seconds(Duration::from_secs(60))
+}
+
+impl Module for EtcdGate {
+    const NAME: &'static str = "etcd_gate";
+    const EXAMPLE: &'static str = "\
+- name: May this member restart?
+  etcd_gate:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    profile: restart
+    name: \"{{ inventory_hostname }}\"
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "observation", doc: "What every member said; `before` of a later gate takes it." },
+        ResultField { name: "findings", doc: "What each rule said: `rule`, `answer`, `what`, `way_out`." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::read_only()
+    }
+
+    fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        let step = match (self.from, self.to) {
+            (Some(from), Some(to)) => Some(Step { from, to }),
+            (None, None) => None,
+            _ => return Err(ModuleError::new("`from` and `to` go together")),
+        };
+        let before = match self.before.clone() {
+            None | Some(Value::Null) => None,
+            Some(value) => Some(serde_json::from_value(value).map_err(|error| {
+                ModuleError::new(format!("`before` is not what a gate has seen: {error}"))
+                    .help("register an earlier `etcd_gate`, and give its field `observation`")
+            })?),
+        };
+        let (snapshot, no_snapshot) = match &self.snapshot {
+            None | Some(Value::Null) => (None, false),
+            Some(Value::Bool(false)) => (None, true),
+            Some(Value::String(path)) => {
+                let given = local::with_home(path);
+                (Some(context.file_paths.last().map_or_else(|| given.clone(), |folder| folder.join(&given))), false)
+            }
+            Some(_) => return Err(ModuleError::new("`snapshot` is a file, or `false`")),
+        };
+        let consent = Consent { outage: self.allow_outage, auth_hop: self.allow_auth_hop, no_snapshot, shrink: false };
+        let profile = match self.profile {
+            GateProfile::Upgrade => Profile::Upgrade,
+            GateProfile::Restart => Profile::Restart,
+            GateProfile::Replace => Profile::Replace,
+            GateProfile::Nospace => Profile::Nospace,
+            GateProfile::Certificate => Profile::Certificate,
+        };
+        let gate = match self.gate {
+            GateMoment::Before => Gate::Before,
+            GateMoment::Stop => Gate::Stop,
+            GateMoment::After => Gate::After,
+            GateMoment::Settled => Gate::Settled,
+        };
+        Ok(Action::Engine(Box::new(Wait { members, profile, gate, step, before, snapshot, consent, module: self })))
+    }
+}
+
+struct Wait {
+    module: EtcdGate,
+    members: Vec<Member>,
+    profile: Profile,
+    gate: Gate,
+    step: Option<Step>,
+    before: Option<Observation>,
+    snapshot: Option<PathBuf>,
+    consent: Consent,
+}
+
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a single look may take.
+const LOOK: Duration = Duration::from_secs(10);
+/// No waiting helps against these.
+const HOPELESS: &[&str] = &[
+    "small-cluster",
+    "one-minor",
+    "forbidden-3.5.0",
+    "floor-3.5",
+    "floor-3.6",
+    "patch-3.5-first",
+    "auth-3.4",
+    "patch-before-replace",
+    "binary-verified",
+    "snapshot-verified",
+    "strict-reconfig",
+    "disk-room",
+    "members-unchanged",
+];
+
+#[async_trait]
+impl EngineAction for Wait {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdGate { cluster, tls, auth, client_port, timeout, .. } = &self.module;
+        let clients = match (Access { cluster, tls, auth }).clients(context, &self.members, *client_port).await {
+            // A plan may be of a cluster that does not exist yet.
+            Err(ActionError::Failed(msg)) if context.check_mode() => {
+                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+            }
+            clients => clients?,
+        };
+        let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
+        let snapshot = self.verified_snapshot().await;
+        let start = Instant::now();
+        let mut mark = observe(&clients, LOOK).await.mark();
+        loop {
+            let now = observe(&clients, LOOK).await;
+            let hosts = self.hosts(context, &now).await;
+            let situation = Situation {
+                before: self.before.as_ref(),
+                target: self.module.name.as_deref(),
+                mark: mark.or_else(|| now.mark()),
+                step: self.step,
+                hosts: &hosts,
+                snapshot,
+                consent: self.consent,
+                ..Situation::new(&names, &now)
+            };
+            let verdict = judge(self.profile, self.gate, &situation);
+            if verdict.holds() {
+                return Ok(told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
+            }
+            let hopeless = verdict
+                .against()
+                .any(|finding| HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. }));
+            if hopeless || context.check_mode() || start.elapsed() >= timeout.0 {
+                let said = verdict.told();
+                let msg = match hopeless || context.check_mode() {
+                    true => format!("the gate is shut: {said}"),
+                    false => format!("the gate is shut, also after {:?}: {said}", timeout.0),
+                };
+                // A plan goes on: by then the gate may be open.
+                let outcome = told(&now, &verdict, msg);
+                return Ok(match context.check_mode() {
+                    true => Outcome { unknown: true, ..outcome },
+                    false => Outcome { failed: true, ..outcome },
+                });
+            }
+            mark = mark.or_else(|| now.mark());
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Wait {
+    async fn hosts(&self, context: &ActionContext, now: &Observation) -> Vec<HostSeen> {
+        // What is asked right before a stop, or again and again after a start, is asked of etcd alone.
+        if matches!(self.gate, Gate::After | Gate::Settled)
+            || (self.gate, self.profile) == (Gate::Stop, Profile::Upgrade)
+        {
+            return Vec::new();
+        }
+        let EtcdGate { data_dir, client_port, server, .. } = &self.module;
+        let server = server.as_ref().map(|server| Server { path: &server.path, sha256: &server.sha256, size: 0 });
+        let questions = Questions { data_dir, client_port: *client_port, server };
+        see_hosts(&ways(context, &self.members), questions, now).await
+    }
+
+    async fn verified_snapshot(&self) -> Option<SnapshotSeen> {
+        let path = self.snapshot.clone()?;
+        let read = tokio::task::spawn_blocking(move || {
+            let size = std::fs::metadata(&path).map_or(0, |file| file.len());
+            SnapshotSeen { size, sum_matches: snapshot::verify(&path).is_ok(), age: None }
+        });
+        read.await.ok()
+    }
+}
+
+fn told(now: &Observation, verdict: &Verdict, msg: String) -> Outcome {
+    let value = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
+    Outcome { msg, ..Outcome::ok() }
+        .with("observation", value(serde_json::to_value(now)))
+        .with("findings", value(serde_json::to_value(&verdict.findings)))
+}

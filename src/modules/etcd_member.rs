@@ -1,0 +1,375 @@
+//! `etcd_member`: who belongs to a cluster, one change at a time.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd_client::MemberAddOptions;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, etcd_failed, fence, leader, led, members},
+};
+use crate::{
+    etcd::{
+        EtcdError, MemberClient,
+        observe::{Listed, Observation, observe, see},
+        rules::{Answer, Consent, Gate, MemberChange, Profile, Situation, judge},
+    },
+    inventory::sections::{AuthSection, TlsSection},
+    model::{Disruption, Effects, Outcome, Seconds, Value},
+};
+
+/// Adds a member to a cluster as a learner, gives it a vote, or takes it out.
+///
+/// Nothing but learners is ever added: a voter that has not started counts against the majority. A learner gets its vote
+/// once it has applied what the leader had; one that does not get there in time is taken out again. A member that is alive
+/// goes only after another has taken its place, and never while it leads.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdMember {
+    /// The member.
+    name: String,
+    /// What it is to be.
+    state: MemberState,
+    /// The cluster's name.
+    cluster: String,
+    /// All members, with this one.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// Where the other members connect.
+    #[serde(default = "peer_port")]
+    peer_port: u16,
+    /// Another one has taken its place already.
+    #[serde(default)]
+    replaced: bool,
+    /// The cluster may have one member less, for good.
+    #[serde(default)]
+    allow_shrink: bool,
+    /// How long a learner has to catch up.
+    #[serde(default = "five_minutes")]
+    timeout: Seconds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum MemberState {
+    /// Listed, at least as a learner.
+    Learner,
+    /// Listed, with a vote.
+    Voter,
+    /// Not listed.
+    Absent,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+fn peer_port() -> u16 {
+    2380
+}
+
+fn five_minutes() -> Seconds {
+    Seconds(Duration::from_secs(300))
+}
+
+impl Module for EtcdMember {
+    const NAME: &'static str = "etcd_member";
+    const EXAMPLE: &'static str = "\
+- name: A learner
+  etcd_member:
+    name: \"{{ inventory_hostname }}\"
+    state: learner
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+  register: learner
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "id", doc: "The member's id, in hexadecimal." },
+        ResultField { name: "environment", doc: "What a new member has to be told when it starts first." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::converging().disrupting(Disruption::Maybe)
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        let own = members.iter().find(|member| member.name == self.name).cloned();
+        let own = match (own, self.state) {
+            (None, MemberState::Learner | MemberState::Voter) => {
+                return Err(ModuleError::new(format!("`{}` is not among `members`", self.name))
+                    .help("add it to the cluster in the inventory"));
+            }
+            (own, _) => own,
+        };
+        Ok(Action::Engine(Box::new(Change { members, own, module: self })))
+    }
+}
+
+struct Change {
+    module: EtcdMember,
+    members: Vec<Member>,
+    own: Option<Member>,
+}
+
+const LOOK: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
+
+#[async_trait]
+impl EngineAction for Change {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdMember { cluster, tls, auth, client_port, .. } = &self.module;
+        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let now = self.named(led(&clients).await);
+        let listed = self.listed(&now).cloned();
+        match (self.module.state, listed) {
+            (MemberState::Learner, Some(listed)) => Ok(self.told(Outcome::ok(), listed.id, now.list())),
+            (MemberState::Learner, None) => self.add(context, &clients, &now).await,
+            (MemberState::Voter, Some(listed)) if !listed.is_learner => {
+                Ok(self.told(Outcome::ok(), listed.id, now.list()))
+            }
+            (MemberState::Voter, Some(listed)) => self.promote(context, &clients, &now, &listed).await,
+            (MemberState::Voter, None) if context.check_mode() => Ok(Outcome { unknown: true, ..Outcome::ok() }),
+            (MemberState::Voter, None) => Err(ActionError::Failed(format!(
+                "{} is no member of `{cluster}`: add it first (`state: learner`)",
+                self.module.name
+            ))),
+            (MemberState::Absent, Some(listed)) => self.remove(context, &clients, &now, &listed).await,
+            (MemberState::Absent, None) if now.list().is_empty() => {
+                Err(ActionError::Failed(format!("no member of `{cluster}` tells who belongs to it")))
+            }
+            (MemberState::Absent, None) => Ok(Outcome::ok()),
+        }
+    }
+}
+
+impl Change {
+    fn peer_url(&self) -> Option<String> {
+        let peer = self.own.as_ref()?.peer(self.module.peer_port);
+        peer.split_once('=').map(|(_, url)| url.to_owned())
+    }
+
+    /// Before its first start the cluster knows its address alone. Here its name is known as well.
+    fn named(&self, mut now: Observation) -> Observation {
+        let url = self.peer_url();
+        let lists = now.members.iter_mut().filter_map(|seen| seen.answer.as_mut().ok()?.list.as_mut().ok());
+        for member in lists.flatten() {
+            if member.name.is_empty() && url.as_ref().is_some_and(|url| member.peer_urls.contains(url)) {
+                member.name.clone_from(&self.module.name);
+            }
+        }
+        now
+    }
+
+    fn listed<'a>(&self, now: &'a Observation) -> Option<&'a Listed> {
+        now.list().iter().find(|member| member.name == self.module.name)
+    }
+
+    fn told(&self, outcome: Outcome, id: u64, list: &[Listed]) -> Outcome {
+        let name =
+            |member: &Listed| if member.name.is_empty() { self.module.name.clone() } else { member.name.clone() };
+        let peer =
+            |member: &Listed| member.peer_urls.iter().map(|url| format!("{}={url}", name(member))).collect::<Vec<_>>();
+        let peers = list.iter().flat_map(peer).collect::<Vec<_>>().join(",");
+        let environment = format!("ETCD_INITIAL_CLUSTER_STATE=existing\nETCD_INITIAL_CLUSTER={peers}\n");
+        outcome.with("id", format!("{id:x}")).with("environment", environment)
+    }
+
+    /// Whether the rules let it happen. What only the hosts know is the business of `etcd_gate`.
+    fn judge(&self, now: &Observation, change: MemberChange) -> Result<(), ActionError> {
+        let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
+        let consent =
+            Consent { shrink: self.module.allow_shrink, no_snapshot: true, outage: true, ..Consent::default() };
+        let situation = Situation {
+            target: Some(&self.module.name),
+            change: Some(change),
+            consent,
+            planning: true,
+            ..Situation::new(&names, now)
+        };
+        let gates: &[Gate] = match change {
+            MemberChange::Remove { .. } => &[Gate::Before, Gate::Stop],
+            _ => &[Gate::Before],
+        };
+        for gate in gates {
+            let verdict = judge(Profile::Replace, *gate, &situation);
+            if verdict.against().any(|finding| matches!(finding.answer, Answer::Refused { .. })) {
+                return Err(ActionError::Failed(verdict.told()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn add(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+    ) -> Result<Outcome, ActionError> {
+        let url = self.peer_url().ok_or_else(|| ActionError::Failed("it has no address".into()))?;
+        self.judge(now, MemberChange::AddLearner)?;
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would be added as a learner".into(), ..Outcome::changed() });
+        }
+        let start = Instant::now();
+        loop {
+            // Whatever came of the last try.
+            let now = self.named(led(clients).await);
+            if let Some(listed) = self.listed(&now) {
+                let outcome = Outcome { msg: "added as a learner".into(), ..Outcome::changed() };
+                return Ok(self.told(outcome, listed.id, now.list()));
+            }
+            let leader = leader(clients, &now)?;
+            fence(context).await?;
+            let added = async {
+                let mut client = leader.client().await?;
+                let options = MemberAddOptions::new().with_is_learner();
+                leader.bounded(client.member_add([url.clone()], Some(options))).await
+            };
+            pause_after(added.await.map(drop), start).await?;
+        }
+    }
+
+    async fn promote(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+        listed: &Listed,
+    ) -> Result<Outcome, ActionError> {
+        self.judge(now, MemberChange::Promote)?;
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would get a vote".into(), ..Outcome::changed() });
+        }
+        let start = Instant::now();
+        let limit = self.module.timeout.0;
+        let mark = now.mark().unwrap_or(u64::MAX);
+        let problem = loop {
+            let problem = match self.try_promotion(context, clients, listed.id, mark).await? {
+                None => {
+                    return Ok(self.told(
+                        Outcome { msg: "has a vote now".into(), ..Outcome::changed() },
+                        listed.id,
+                        now.list(),
+                    ));
+                }
+                Some(problem) => problem,
+            };
+            if start.elapsed() >= limit {
+                break problem;
+            }
+            sleep(PAUSE).await;
+        };
+        // A learner that stays behind is in the way of everything else.
+        self.take_out(context, clients, listed.id).await?;
+        let name = &self.module.name;
+        Err(ActionError::Failed(format!(
+            "{name} was not ready for a vote within {limit:?} ({problem}), and was taken out again; its data can never rejoin"
+        )))
+    }
+
+    /// Why not yet, if not yet.
+    async fn try_promotion(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        id: u64,
+        mark: u64,
+    ) -> Result<Option<String>, ActionError> {
+        let name = self.module.name.as_str();
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else {
+            return Ok(Some(format!("{name} is not in the inventory")));
+        };
+        match see(own, LOOK).await.answer {
+            Err(error) => return Ok(Some(error)),
+            Ok(view) if view.id != id => return Ok(Some(format!("{name} runs as another member"))),
+            Ok(view) if !view.is_learner => return Ok(None),
+            Ok(view) if !view.has_reached(mark) => {
+                return Ok(Some(format!("it has applied {} of {mark}", view.applied_index)));
+            }
+            Ok(_) => {}
+        }
+        let now = observe(clients, LOOK).await;
+        // Before 3.6.6 only the leader promotes.
+        let Ok(leader) = leader(clients, &now) else { return Ok(Some("nobody leads".into())) };
+        fence(context).await?;
+        let promoted = async {
+            let mut client = leader.client().await?;
+            leader.bounded(client.member_promote(id)).await
+        };
+        match promoted.await {
+            Ok(_) => Ok(None),
+            Err(error @ EtcdError::Refused { .. }) if error.to_string().contains("not a learner") => Ok(None),
+            Err(error) => Ok(Some(error.to_string())),
+        }
+    }
+
+    async fn remove(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+        listed: &Listed,
+    ) -> Result<Outcome, ActionError> {
+        if !listed.is_learner {
+            self.judge(now, MemberChange::Remove { replaced: self.module.replaced })?;
+        }
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would be taken out".into(), ..Outcome::changed() });
+        }
+        self.take_out(context, clients, listed.id).await?;
+        Ok(Outcome { msg: "taken out; its data can never rejoin".into(), ..Outcome::changed() }
+            .with("id", format!("{:x}", listed.id)))
+    }
+
+    async fn take_out(&self, context: &ActionContext, clients: &[MemberClient], id: u64) -> Result<(), ActionError> {
+        let start = Instant::now();
+        loop {
+            let now = led(clients).await;
+            let leader = leader(clients, &now)?;
+            if !now.list().iter().any(|member| member.id == id) {
+                return Ok(());
+            }
+            fence(context).await?;
+            let removed = async {
+                let mut client = leader.client().await?;
+                leader.bounded(client.member_remove(id)).await
+            };
+            match removed.await {
+                Err(EtcdError::Refused { reason, .. }) if reason.contains("member not found") => return Ok(()),
+                removed => pause_after(removed.map(drop), start).await?,
+            }
+        }
+    }
+}
+
+/// etcd changes no members within seconds of an election, or while one is slow. What was asked may have been done although the
+/// answer was lost, so the list is looked at again either way.
+async fn pause_after(result: Result<(), EtcdError>, start: Instant) -> Result<(), ActionError> {
+    const CALM: Duration = Duration::from_secs(30);
+    match result {
+        Err(error) if !error.is_transient() || start.elapsed() >= CALM => Err(etcd_failed(error)),
+        Ok(()) if start.elapsed() >= CALM => {
+            Err(ActionError::Failed("etcd said yes, and its list does not show it".into()))
+        }
+        _ => {
+            sleep(PAUSE).await;
+            Ok(())
+        }
+    }
+}

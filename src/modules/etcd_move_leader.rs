@@ -1,0 +1,131 @@
+//! `etcd_move_leader`: a member that leads hands over.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, etcd_failed, fence, led, members},
+};
+use crate::{
+    etcd::{
+        lead::{hand_over, successors},
+        observe::observe,
+    },
+    inventory::sections::{AuthSection, TlsSection},
+    model::{Disruption, Effects, Outcome, Seconds, Value},
+};
+
+/// Hands the lead of a cluster over to another member, if this one has it.
+///
+/// To one that is well, votes and has caught up; those with the newest version first. Who leads is read again right before.
+/// A member that does not lead is left alone.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdMoveLeader {
+    /// The member that is not to lead.
+    name: String,
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// Give up after this long.
+    #[serde(default = "ten_seconds")]
+    timeout: Seconds,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+fn ten_seconds() -> Seconds {
+    Seconds(Duration::from_secs(10))
+}
+
+impl Module for EtcdMoveLeader {
+    const NAME: &'static str = "etcd_move_leader";
+    const EXAMPLE: &'static str = "\
+- name: Somebody else leads
+  etcd_move_leader:
+    name: \"{{ inventory_hostname }}\"
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+";
+    const RESULT: &'static [ResultField] = &[ResultField { name: "leader", doc: "The member that leads now." }];
+
+    fn effects(&self) -> Effects {
+        Effects::converging().disrupting(Disruption::Maybe)
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        Ok(Action::Engine(Box::new(Move { members, module: self })))
+    }
+}
+
+struct Move {
+    module: EtcdMoveLeader,
+    members: Vec<Member>,
+}
+
+#[async_trait]
+impl EngineAction for Move {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdMoveLeader { name, cluster, tls, auth, client_port, timeout, .. } = &self.module;
+        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let own = clients.iter().find(|client| *client.name == **name);
+        let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
+        let now = led(&clients).await;
+        let Some(others) = successors(&now, name) else {
+            let leader = now.leader().map(|(leader, _)| leader.to_owned());
+            let leader =
+                leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end".into()))?;
+            return Ok(Outcome { msg: format!("{leader} leads"), ..Outcome::ok() }.with("leader", leader));
+        };
+        let Some(first) = others.first() else {
+            let why = format!("{name} leads, and no other member is well enough to take over");
+            return match context.check_mode() {
+                true => Ok(Outcome { unknown: true, msg: why, ..Outcome::ok() }),
+                false => Err(ActionError::Failed(why)),
+            };
+        };
+        if context.check_mode() {
+            let msg = format!("would hand over to {}", first.name);
+            return Ok(Outcome { msg, ..Outcome::changed() }.with("leader", first.name.clone()));
+        }
+        let others: Vec<_> = others
+            .into_iter()
+            .filter_map(|other| {
+                let client = clients.iter().find(|client| *client.name == *other.name)?.clone();
+                Some((other, client))
+            })
+            .collect();
+        fence(context).await?;
+        match hand_over(own, &others, timeout.0).await.map_err(etcd_failed)? {
+            Some(successor) => {
+                let msg = format!("{} leads now", successor.name);
+                Ok(Outcome { msg, ..Outcome::changed() }.with("leader", successor.name))
+            }
+            None => {
+                let now = observe(&clients, timeout.0).await;
+                let leader = now.leader().map(|(leader, _)| leader.to_owned()).unwrap_or_default();
+                Ok(Outcome { msg: "it leads no more".into(), ..Outcome::ok() }.with("leader", leader))
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `etcd_snapshot`: the data of a cluster, whole, on a disk.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::{fs, io::BufWriter};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, members},
+    local,
+    scratch::Scratch,
+};
+use crate::{
+    etcd::{
+        MemberClient,
+        observe::{Observation, observe},
+        snapshot::{self, Snapshot, SnapshotError},
+    },
+    inventory::sections::{AuthSection, TlsSection},
+    model::{Effects, Outcome, Resource, Value},
+    remote::Payload,
+};
+
+/// Takes a snapshot of a cluster, and keeps it on the operator's machine or on the target.
+///
+/// It comes from a member that does not lead, if one is well, and goes to disk as it comes. Only a whole one is kept: its size
+/// and the checksum at its end are compared after it has reached the disk, and only then it gets its name.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdSnapshot {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// The file; if it ends in a slash, a folder, in which it is named by cluster and time. On the operator's machine a
+    /// relative path is beside the playbook.
+    dest: String,
+    /// Where that is.
+    #[serde(default)]
+    on: SnapshotPlace,
+    /// The member that it is taken from.
+    #[serde(default)]
+    through: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum SnapshotPlace {
+    /// The operator's machine.
+    #[default]
+    Operator,
+    /// The host of the task.
+    Target,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+impl Module for EtcdSnapshot {
+    const NAME: &'static str = "etcd_snapshot";
+    const EXAMPLE: &'static str = "\
+- name: Snapshot
+  etcd_snapshot:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    dest: snapshots/
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "dest", doc: "The file." },
+        ResultField { name: "size", doc: "Its size in bytes." },
+        ResultField { name: "sha256", doc: "The checksum of the data, which is also at its end." },
+        ResultField { name: "revision", doc: "The revision that it has at least." },
+        ResultField { name: "through", doc: "The member it was taken from." },
+    ];
+
+    fn effects(&self) -> Effects {
+        match self.on {
+            SnapshotPlace::Operator => Effects { here: true, ..Effects::converging() },
+            SnapshotPlace::Target => Effects::converging().writing([Resource::tree(&self.dest)]),
+        }
+    }
+
+    fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        if self.dest.is_empty() {
+            return Err(ModuleError::new("`dest` is empty"));
+        }
+        if self.on == SnapshotPlace::Target && !self.dest.starts_with('/') {
+            return Err(ModuleError::new(format!("`{}` is not a whole path on the target", self.dest)));
+        }
+        let members = members(&self.members)?;
+        let given = local::with_home(&self.dest);
+        let dest = match (self.on, context.file_paths.last()) {
+            (SnapshotPlace::Operator, Some(folder)) => folder.join(&given),
+            _ => given,
+        };
+        Ok(Action::Engine(Box::new(Take { members, dest, module: self })))
+    }
+}
+
+struct Take {
+    module: EtcdSnapshot,
+    members: Vec<Member>,
+    dest: PathBuf,
+}
+
+const LOOK: Duration = Duration::from_secs(10);
+
+#[async_trait]
+impl EngineAction for Take {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdSnapshot { cluster, tls, auth, client_port, .. } = &self.module;
+        let dest = self.dest();
+        if context.check_mode() {
+            let msg = format!("would be kept as {}", dest.display());
+            return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
+        }
+        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let now = observe(&clients, LOOK).await;
+        let mut failure =
+            ActionError::Failed(format!("no member of `{cluster}` is well enough to take a snapshot from"));
+        for client in self.order(&clients, &now) {
+            match self.take(context, client, &dest).await {
+                Ok(snapshot) => {
+                    let revision = now.view(&client.name).map_or(0, |view| view.revision);
+                    let msg = format!("{} bytes through {}", snapshot.size, client.name);
+                    return Ok(Outcome { msg, ..Outcome::changed() }
+                        .with("dest", dest.display().to_string())
+                        .with("size", snapshot.size)
+                        .with("sha256", snapshot.sha256)
+                        .with("revision", revision)
+                        .with("through", client.name.to_string()));
+                }
+                // Another member may do better; our own disk will not.
+                Err(SnapshotError::Io(error)) => {
+                    return Err(ActionError::Failed(format!("cannot write `{}`: {error}", dest.display())));
+                }
+                Err(error) => failure = ActionError::Failed(format!("{}: {error}", client.name)),
+            }
+        }
+        Err(failure)
+    }
+}
+
+impl Take {
+    fn dest(&self) -> PathBuf {
+        if !self.module.dest.ends_with('/') {
+            return self.dest.clone();
+        }
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        self.dest.join(format!("{}-{time}.db", self.module.cluster))
+    }
+
+    /// Followers that are well before the leader; those with the most entries first.
+    fn order<'a>(&self, clients: &'a [MemberClient], now: &Observation) -> Vec<&'a MemberClient> {
+        let leader = now.leader().map(|(name, _)| name.to_owned());
+        let rank = |client: &MemberClient| {
+            let view = now.view(&client.name);
+            (leader.as_deref() == Some(&*client.name), std::cmp::Reverse(view.map_or(0, |view| view.applied_index)))
+        };
+        let is_well = |name: &str| now.members.iter().any(|seen| seen.name == name && seen.is_well());
+        let named = self.module.through.as_deref();
+        let wanted =
+            |client: &&MemberClient| named.map_or_else(|| is_well(&client.name), |named| named == &*client.name);
+        let mut order: Vec<&MemberClient> = clients.iter().filter(wanted).collect();
+        order.sort_by_key(|client| rank(client));
+        order
+    }
+
+    async fn take(
+        &self,
+        context: &ActionContext,
+        client: &MemberClient,
+        dest: &Path,
+    ) -> Result<Snapshot, SnapshotError> {
+        match self.module.on {
+            SnapshotPlace::Operator => self.take_here(context, client, dest).await,
+            SnapshotPlace::Target => self.take_there(context, client, dest).await,
+        }
+    }
+
+    /// It goes through here, and nothing of it stays.
+    async fn take_there(
+        &self,
+        context: &ActionContext,
+        client: &MemberClient,
+        dest: &Path,
+    ) -> Result<Snapshot, SnapshotError> {
+        const BUFFER: usize = 256 * 1024;
+        let failed = |error: &dyn std::fmt::Display| SnapshotError::Io(io::Error::other(error.to_string()));
+        let part = with_part(dest).display().to_string();
+        // Each side has its end to itself, so that the other hears when it is over.
+        let (writer, reader) = tokio::io::duplex(BUFFER);
+        let send = async move {
+            let mut writer = writer;
+            snapshot::stream(client, &mut writer, &*context.progress).await
+        };
+        let keep = async move {
+            let mut reader = reader;
+            context.session.append_stream(dest, &mut reader, &part, 0, &|_| {}).await
+        };
+        let (sent, kept) = tokio::join!(send, keep);
+        kept.map_err(|error| failed(&error))?;
+        let snapshot = sent?;
+        let payload = Payload::new(include_str!("etcd_snapshot.sh")).value("dest", dest.display().to_string());
+        let outcome = context.run(payload).await.map_err(|error| failed(&error))?;
+        match outcome.failed {
+            true => Err(SnapshotError::Broken(outcome.msg)),
+            false => Ok(snapshot),
+        }
+    }
+
+    async fn take_here(
+        &self,
+        context: &ActionContext,
+        client: &MemberClient,
+        dest: &Path,
+    ) -> Result<Snapshot, SnapshotError> {
+        let permit = context.permit().map_err(|error| io::Error::other(error.to_string()))?;
+        let folder = dest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).await?;
+        let (part, file) = Scratch::create_as(&with_part(dest), &permit)?;
+        let mut file = BufWriter::new(fs::File::from_std(file));
+        snapshot::stream(client, &mut file, &*context.progress).await?;
+        file.into_inner().sync_all().await?;
+        let path = part.path().to_owned();
+        let read = tokio::task::spawn_blocking(move || snapshot::verify(&path)).await;
+        let snapshot = read.map_err(|error| io::Error::other(error.to_string()))??;
+        part.keep_as(dest)?;
+        fs::File::open(folder).await?.sync_all().await?;
+        Ok(snapshot)
+    }
+}
+
+fn with_part(dest: &Path) -> PathBuf {
+    let mut name = dest.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
