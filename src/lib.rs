@@ -22,6 +22,7 @@ pub mod pki;
 pub mod playbook;
 pub mod remote;
 pub mod report;
+mod rollout;
 pub mod secret;
 pub mod source;
 pub mod ssh;

@@ -11,7 +11,13 @@ use std::{
 
 use indexmap::IndexSet;
 
-use super::{batches::batches, names::ValueNeed, needs, selection::Selection};
+use super::{
+    batches::batches,
+    names::ValueNeed,
+    needs,
+    rollout::{Variant, groups},
+    selection::Selection,
+};
 use crate::{
     graph::{
         BlockParts, EdgeKind, Graph, Node, NodeIndex, NodeKind, PlayIndex, PlayInfo, Reason, SharedLane, TaskIndex,
@@ -19,29 +25,30 @@ use crate::{
     },
     inventory::{HostId, HostKind, Inventory},
     playbook::{Block, Item, On, OncePer, Play, Playbook, Task},
-    source::{Diagnostic, Diagnostics, did_you_mean},
+    source::{Diagnostic, Diagnostics, Vars, did_you_mean},
 };
 
 /// What the next node of a host must wait for.
-type Tips = Vec<(NodeIndex, EdgeKind)>;
+pub(super) type Tips = Vec<(NodeIndex, EdgeKind)>;
 
 /// One host of the batch being built.
-struct Lane {
-    host: HostId,
-    tips: Tips,
-    /// Inside a rescue: the gate that opens it. Every node of the part hangs on it.
-    branch: Option<NodeIndex>,
+#[derive(Clone)]
+pub(super) struct Lane {
+    pub host: HostId,
+    pub tips: Tips,
+    /// Inside a rescue, or a step of a rollout: the gate that opens it. Every node of the part hangs on it.
+    pub branch: Option<NodeIndex>,
 }
 
 impl Lane {
-    fn waits_for(&self) -> Tips {
+    pub fn waits_for(&self) -> Tips {
         let branch = self.branch.map(|gate| (gate, EdgeKind::Branch));
         self.tips.iter().copied().chain(branch).collect()
     }
 }
 
 pub(super) struct Builder {
-    graph: Graph,
+    pub(super) graph: Graph,
     selection: Selection,
     started: bool,
     /// Where each host's chain ended in the plays so far.
@@ -51,21 +58,37 @@ pub(super) struct Builder {
     task_indices: HashMap<*const Task, TaskIndex>,
     facts_gathered: HashSet<HostId>,
     rounds: HashMap<(TaskIndex, HostId), u16>,
+    /// Tasks as they are in a step of a rollout.
+    pub(super) variants: HashMap<(*const Task, *const Vars), Arc<Task>>,
 }
 
 /// What holds while the items of one batch are built.
-struct Batch<'p> {
-    inventory: &'p Inventory,
-    play: &'p Play,
-    index: PlayIndex,
-    number: u32,
-    lanes: Vec<Lane>,
+#[derive(Clone)]
+pub(super) struct Batch<'p> {
+    pub inventory: &'p Inventory,
+    pub play: &'p Play,
+    pub index: PlayIndex,
+    pub number: u32,
+    pub lanes: Vec<Lane>,
     /// Handlers that something since the last flush may have notified.
-    pending: IndexSet<usize>,
+    pub pending: IndexSet<usize>,
     /// How many enclosing blocks would rescue a failure.
-    rescues: usize,
+    pub rescues: usize,
     /// How many enclosing parts are an `always`.
-    always: usize,
+    pub always: usize,
+    /// The step of a rollout that it is in.
+    pub variant: Option<Variant>,
+    /// How often the same tasks came before in that step.
+    pub round: u16,
+    /// What is being built does not ask for tags.
+    pub forced: bool,
+}
+
+impl<'p> Batch<'p> {
+    fn new(inventory: &'p Inventory, play: &'p Play, index: PlayIndex, number: u32, lanes: Vec<Lane>) -> Self {
+        let (pending, rescues, always, variant, round, forced) = Default::default();
+        Self { inventory, play, index, number, lanes, pending, rescues, always, variant, round, forced }
+    }
 }
 
 impl Builder {
@@ -82,6 +105,7 @@ impl Builder {
             task_indices: HashMap::new(),
             facts_gathered: HashSet::new(),
             rounds: HashMap::new(),
+            variants: HashMap::new(),
         }
     }
 
@@ -107,19 +131,33 @@ impl Builder {
     /// Adds a play. `facts` is the task that gathers them, if a template of the play reads any.
     pub(super) fn play(&mut self, inventory: &Inventory, play: &Play, hosts: Vec<HostId>, facts: Option<&Arc<Task>>) {
         let index = PlayIndex(u32::try_from(self.graph.plays.len()).unwrap_or(u32::MAX));
-        let batches = batches(&hosts, &play.serial);
+        let batches = match &play.rollout {
+            Some(_) => groups(inventory, &hosts),
+            None => batches(&hosts, &play.serial),
+        };
         let start = self.play_start(index);
         let mut before = start;
+        let mut rolled = Vec::new();
         for (number, hosts) in batches.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let lanes = hosts.iter().map(|host| self.lane(*host, before)).collect();
-            let mut batch =
-                Batch { inventory, play, index, number, lanes, pending: IndexSet::new(), rescues: 0, always: 0 };
+            let mut batch = Batch::new(inventory, play, index, number, lanes);
             if let Some(task) = facts {
                 self.gather_facts(&mut batch, task);
             }
-            self.batch(&mut batch);
-            before = self.batch_end(&batch);
+            match &play.rollout {
+                None => {
+                    self.batch(&mut batch);
+                    before = self.batch_end(&batch);
+                }
+                Some(rollout) => {
+                    self.rollout(&mut batch, rollout);
+                    rolled.extend(batch.lanes);
+                }
+            }
+        }
+        if play.rollout.is_some() {
+            before = self.batch_end(&Batch::new(inventory, play, index, 0, rolled));
         }
         self.previous_end = Some(before);
         let name: Arc<str> = play.name.as_str().into();
@@ -156,6 +194,12 @@ impl Builder {
     }
 
     fn batch(&mut self, batch: &mut Batch<'_>) {
+        self.sections(batch);
+        self.note_ends(batch);
+    }
+
+    /// All that the play itself does.
+    pub(super) fn sections(&mut self, batch: &mut Batch<'_>) {
         for section in &batch.play.sections {
             self.items(batch, &section.items);
             // Roles and tasks are one stretch in Ansible; handlers run behind both.
@@ -164,6 +208,9 @@ impl Builder {
             }
         }
         self.flush(batch);
+    }
+
+    pub(super) fn note_ends(&mut self, batch: &Batch<'_>) {
         for lane in &batch.lanes {
             self.ends.insert(lane.host, lane.tips.clone());
         }
@@ -189,7 +236,7 @@ impl Builder {
         batch.lanes.sort_by_key(|lane| lane.host);
     }
 
-    fn items(&mut self, batch: &mut Batch<'_>, items: &[Item]) {
+    pub(super) fn items(&mut self, batch: &mut Batch<'_>, items: &[Item]) {
         for item in items {
             match item {
                 Item::Task(task) => self.task(batch, task),
@@ -201,19 +248,21 @@ impl Builder {
 
     fn task(&mut self, batch: &mut Batch<'_>, task: &Arc<Task>) {
         self.started = self.started || self.selection.starts_at(task);
-        if self.started && self.selection.wants(task) {
+        if batch.forced || (self.started && self.selection.wants(task)) {
             self.place(batch, task);
             self.note_notified(batch, task);
         }
     }
 
     fn note_notified(&mut self, batch: &mut Batch<'_>, task: &Arc<Task>) {
-        let from = self.task_index(task, batch.index);
+        let from = self.variant(batch, task);
+        let from = self.task_index(&from, batch.index);
         for name in &task.notify {
             for handler in batch.play.handlers_for(name) {
                 let position = batch.play.handlers.iter().position(|other| Arc::ptr_eq(other, handler));
                 batch.pending.extend(position);
-                let to = self.task_index(handler, batch.index);
+                let handler = self.variant(batch, handler);
+                let to = self.task_index(&handler, batch.index);
                 let notified = self.graph.notifies.entry(from).or_default();
                 if !notified.contains(&to) {
                     notified.push(to);
@@ -222,7 +271,8 @@ impl Builder {
         }
     }
 
-    fn place(&mut self, batch: &mut Batch<'_>, task: &Arc<Task>) {
+    pub(super) fn place(&mut self, batch: &mut Batch<'_>, task: &Arc<Task>) {
+        let task = &self.variant(batch, task);
         let groups = sharing_groups(batch, task);
         let index = self.task_index(task, batch.index);
         match groups {
@@ -249,6 +299,7 @@ impl Builder {
             target: static_target(batch.inventory, task, host),
             rescued: batch.rescues > 0,
             always: batch.always > 0,
+            round: batch.round,
             ..virtual_node(NodeKind::Task, batch.index, batch.number)
         });
         self.follow(&mut batch.lanes[lane], node, Reason::Order);
@@ -271,6 +322,7 @@ impl Builder {
             target: static_target(batch.inventory, task, host),
             rescued: batch.rescues > 0,
             always: batch.always > 0,
+            round: batch.round,
             ..virtual_node(NodeKind::Task, batch.index, batch.number)
         });
         for &lane in lanes {
@@ -283,7 +335,7 @@ impl Builder {
         }
     }
 
-    fn follow(&mut self, lane: &mut Lane, node: NodeIndex, reason: Reason) {
+    pub(super) fn follow(&mut self, lane: &mut Lane, node: NodeIndex, reason: Reason) {
         for (tip, kind) in lane.waits_for() {
             self.graph.edge(tip, node, kind, reason);
         }
@@ -300,11 +352,11 @@ impl Builder {
         batch.rescues -= usize::from(!block.rescue.is_empty());
         let body = tips(batch);
         let (gates, rescue) = self.rescue_part(batch, block, &starts, &body);
-        let always = self.always_part(batch, block, &starts, &[&body, &rescue]);
+        let always = self.always_part(batch, &block.always, &starts, &[&body, &rescue]);
         self.block_ends(batch, starts, body, gates, rescue, always);
     }
 
-    fn block_starts(&mut self, batch: &mut Batch<'_>) -> Vec<NodeIndex> {
+    pub(super) fn block_starts(&mut self, batch: &mut Batch<'_>) -> Vec<NodeIndex> {
         let mut starts = Vec::new();
         for lane in &mut batch.lanes {
             let mut node = virtual_node(NodeKind::BlockStart, batch.index, batch.number);
@@ -326,6 +378,17 @@ impl Builder {
         if block.rescue.is_empty() {
             return (vec![None; starts.len()], vec![Vec::new(); starts.len()]);
         }
+        self.rescue_with(batch, starts, body, |builder, batch| builder.items(batch, &block.rescue))
+    }
+
+    /// The part that runs when the body has failed, as `add` builds it.
+    pub(super) fn rescue_with(
+        &mut self,
+        batch: &mut Batch<'_>,
+        starts: &[NodeIndex],
+        body: &[Vec<NodeIndex>],
+        add: impl FnOnce(&mut Self, &mut Batch<'_>),
+    ) -> (Vec<Option<NodeIndex>>, Vec<Vec<NodeIndex>>) {
         let (mut gates, mut outer) = (Vec::new(), Vec::new());
         for ((lane, start), body) in batch.lanes.iter_mut().zip(starts).zip(body) {
             let mut node = virtual_node(NodeKind::Rescue, batch.index, batch.number);
@@ -339,21 +402,21 @@ impl Builder {
             outer.push(lane.branch.replace(gate));
             gates.push(Some(gate));
         }
-        self.items(batch, &block.rescue);
+        add(self, batch);
         for (lane, branch) in batch.lanes.iter_mut().zip(outer) {
             lane.branch = branch;
         }
         (gates, tips(batch))
     }
 
-    fn always_part(
+    pub(super) fn always_part(
         &mut self,
         batch: &mut Batch<'_>,
-        block: &Block,
+        items: &[Item],
         starts: &[NodeIndex],
         parts: &[&Vec<Vec<NodeIndex>>],
     ) -> Vec<Vec<NodeIndex>> {
-        if block.always.is_empty() {
+        if items.is_empty() {
             return vec![Vec::new(); starts.len()];
         }
         for (position, (lane, start)) in batch.lanes.iter_mut().zip(starts).enumerate() {
@@ -361,12 +424,12 @@ impl Builder {
             lane.tips.extend(parts.iter().flat_map(|part| &part[position]).map(|end| (*end, EdgeKind::Always)));
         }
         batch.always += 1;
-        self.items(batch, &block.always);
+        self.items(batch, items);
         batch.always -= 1;
         tips(batch)
     }
 
-    fn block_ends(
+    pub(super) fn block_ends(
         &mut self,
         batch: &mut Batch<'_>,
         starts: Vec<NodeIndex>,
@@ -416,6 +479,7 @@ impl Builder {
     }
 
     fn handler(&mut self, batch: &mut Batch<'_>, handler: &Arc<Task>) {
+        let handler = &self.variant(batch, handler);
         let index = self.task_index(handler, batch.index);
         for lane in &mut batch.lanes {
             let round = self.rounds.entry((index, lane.host)).or_default();

@@ -8,6 +8,7 @@ mod chain;
 mod files;
 mod names;
 mod needs;
+mod rollout;
 mod scope;
 mod selection;
 mod targets;
@@ -62,6 +63,7 @@ pub fn compile(
         }
         order(inventory, &mut hosts, play.order);
         targets::check(inventory, play, &hosts, diagnostics);
+        rollout::check(inventory, play, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);
         files::check(play, &included, sources, diagnostics);
         let reads_facts = names.play(play, &hosts, &included, sources, diagnostics);

@@ -28,6 +28,7 @@ pub(crate) const SPECIAL_NAMES: &[&str] = &[
     "ansible_failed_result",
     "role_name",
     "playbook_dir",
+    "state_dir",
     "omit",
 ];
 

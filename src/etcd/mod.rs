@@ -8,6 +8,7 @@
 //! the connection gets there. Every call is bounded in time. Knows nothing of playbooks, and prints nothing.
 
 mod auth;
+mod canary;
 mod client;
 mod config;
 mod error;
@@ -22,6 +23,7 @@ pub mod snapshot;
 mod status;
 
 pub use auth::{Change, Plan, apply, plan};
+pub use canary::{Canary, Sight};
 pub use client::{Credential, Dial, MemberClient, Stream};
 pub use config::{ServerConfig, environment};
 pub use error::EtcdError;

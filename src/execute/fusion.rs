@@ -83,8 +83,8 @@ impl Scheduler {
     fn foresee(&self, index: NodeIndex, behind: usize, chain: &[NodeIndex]) -> Foreseen {
         let graph = &self.context.graph;
         let node = graph.node(index);
-        // An exec that has failed meanwhile still has it, and is about to give it back.
-        if self.claimed[index.index()] {
+        // An exec that has failed meanwhile still has it, and is about to give it back; or a rollout decides.
+        if self.claimed[index.index()] || node.kind.is_held() {
             return Foreseen::Apart;
         }
         match decide(graph, &self.fates, index) {

@@ -29,6 +29,7 @@ mod segment;
 mod settle;
 mod specials;
 mod surroundings;
+mod turns;
 mod unlock;
 mod unpacked;
 mod verdict;

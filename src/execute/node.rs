@@ -37,6 +37,8 @@ pub(super) struct Finished {
     pub changed: bool,
     /// Check mode cannot tell whether it changes anything.
     pub unknown: bool,
+    /// It failed because a gate did not hold.
+    pub refused: bool,
     /// Nothing more may start: what it did is not known, or can no longer be recorded, or the lock is gone.
     pub halts: Option<Halt>,
 }
@@ -480,8 +482,8 @@ impl NodeRun {
             hint,
             because: None,
         });
-        let (changed, unknown) = (outcome.changed, outcome.unknown);
-        Finished { index: self.index, hosts: self.hosts, status, changed, unknown, halts }
+        let Outcome { changed, unknown, refused, .. } = outcome;
+        Finished { index: self.index, hosts: self.hosts, status, changed, unknown, refused, halts }
     }
 
     fn status(&self, outcome: &Outcome) -> Status {

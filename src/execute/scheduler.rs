@@ -23,6 +23,7 @@ use crate::{
     graph::{Node, NodeIndex, NodeKind, PlayIndex, TaskIndex},
     inventory::HostId,
     model::{EVENT_VERSION, EventKind, RunResult, Shown, Status},
+    rollout::Turns,
 };
 
 pub(super) struct Scheduler {
@@ -53,6 +54,9 @@ pub(super) struct Scheduler {
     /// Hosts that could not be reached, with the node that found out. Nothing more is tried on them.
     pub(super) unreachable: HashMap<HostId, NodeIndex>,
     begun: HashSet<PlayIndex>,
+    pub(super) turns: Turns,
+    /// Gates that an earlier process has seen open, which must be seen to be so still.
+    gates_to_repeat: HashSet<NodeIndex>,
     interrupted: bool,
     /// Nothing more starts, because nobody knows what a node did, or what more would do.
     halted: bool,
@@ -79,7 +83,7 @@ impl Scheduler {
         let waiting: Vec<u32> = graph.indices().map(count).collect();
         let ready = graph.indices().filter(|index| waiting[index.index()] == 0).collect();
         let (sender, receiver) = unbounded_channel();
-        Self {
+        let mut scheduler = Self {
             fates: vec![None; graph.len()],
             claimed: vec![false; graph.len()],
             sender,
@@ -97,10 +101,14 @@ impl Scheduler {
             lost_hosts: HashMap::new(),
             unreachable: HashMap::new(),
             begun: HashSet::new(),
+            turns: Turns::default(),
+            gates_to_repeat: HashSet::new(),
             interrupted: false,
             halted: false,
             result: RunResult::Success,
-        }
+        };
+        scheduler.gates_to_repeat = scheduler.gates_to_repeat();
+        scheduler
     }
 
     pub(super) async fn run(mut self) -> RunResult {
@@ -186,7 +194,15 @@ impl Scheduler {
         let how = panic.map_or_else(|| "it ended without a result".to_owned(), ToString::to_string);
         let msg = format!("internal error in {}: {how}", self.context.graph.id(index));
         self.context.emitter.emit(EventKind::Warning { msg });
-        self.finished(Finished { index, hosts, status: Status::Failed, changed: false, unknown: false, halts: None });
+        self.finished(Finished {
+            index,
+            hosts,
+            status: Status::Failed,
+            changed: false,
+            unknown: false,
+            refused: false,
+            halts: None,
+        });
     }
 
     /// Decides about nodes whose predecessors have ended, until nothing more follows from that.
@@ -195,7 +211,9 @@ impl Scheduler {
             if self.claimed[index.index()] {
                 continue;
             }
+            let is_held = self.context.graph.node(index).kind.is_held();
             match self.decision(index) {
+                Decision::End(fate) if is_held => self.held(index, fate),
                 Decision::End(fate) => self.end(index, fate),
                 Decision::Run(hosts) if self.is_done(index) => self.restore(index, hosts),
                 Decision::Run(hosts) => self.queue.push_back((index, hosts)),
@@ -203,7 +221,21 @@ impl Scheduler {
         }
     }
 
+    /// Nodes that were held back are asked about once more.
+    pub(super) fn ready_again(&mut self, nodes: Vec<NodeIndex>) {
+        self.ready.extend(nodes);
+    }
+
+    /// Whether nothing more is started.
+    pub(super) fn gives_up(&self) -> bool {
+        self.interrupted || self.halted
+    }
+
     pub(super) fn is_done(&self, index: NodeIndex) -> bool {
+        !self.gates_to_repeat.contains(&index) && self.has_ended(index)
+    }
+
+    fn has_ended(&self, index: NodeIndex) -> bool {
         self.context.recorder.past(index.index()).is_some_and(|past| past.done.is_some())
     }
 
@@ -220,6 +252,7 @@ impl Scheduler {
             status: done.status,
             changed: done.changed,
             unknown: false,
+            refused: false,
             halts: None,
         });
     }
@@ -251,6 +284,7 @@ impl Scheduler {
         let stops = match (&decision, node.kind) {
             (Decision::Run(_), _) => true,
             (Decision::End(fate), NodeKind::BatchEnd | NodeKind::BlockStart) => fate.status == Status::Ok,
+            (Decision::End(fate), NodeKind::TurnStart(_) | NodeKind::Free(_)) => fate.status == Status::Ok,
             _ => false,
         };
         if stops { Decision::End(Fate { status: Status::NotRun, cause: Some(cause) }) } else { decision }
@@ -285,6 +319,9 @@ impl Scheduler {
     }
 
     fn give_up_queue(&mut self) {
+        let waiting = self.turns.give_up();
+        self.ready_again(waiting);
+        self.settle_ready();
         while let Some((index, _)) = self.queue.pop_front() {
             self.end(index, Fate::new(Status::NotRun));
             self.settle_ready();
@@ -371,6 +408,7 @@ impl Scheduler {
             self.notify(&finished);
         }
         match finished.status {
+            Status::Failed if finished.refused => self.lost(&finished, RunResult::GateRefused),
             Status::Failed => self.lost(&finished, RunResult::Failed),
             Status::Unreachable => {
                 self.unreachable.extend(finished.hosts.iter().map(|host| (*host, finished.index)));
@@ -419,6 +457,8 @@ impl Scheduler {
         let share = lost_here as f64 * 100.0 / batch.len().max(1) as f64;
         if fatal || play.max_fail_percentage.is_some_and(|limit| share > limit) {
             self.aborted.entry(node.play).or_insert(finished.index);
+            let waiting = self.turns.give_up();
+            self.ready_again(waiting);
             self.stop_play(node.play);
         }
     }
@@ -435,7 +475,7 @@ impl Scheduler {
     }
 
     /// Ends a node that never ran, and says so if a person would miss it.
-    fn end(&mut self, index: NodeIndex, fate: Fate) {
+    pub(super) fn end(&mut self, index: NodeIndex, fate: Fate) {
         if fate.status == Status::NotRun {
             self.not_run_event(index, fate);
         }

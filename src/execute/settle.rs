@@ -44,9 +44,16 @@ pub(super) fn decide(graph: &Graph, fates: &[Option<Fate>], index: NodeIndex) ->
         NodeKind::BlockEnd(block) => Decision::End(block_end(&graph.blocks[block as usize], fates)),
         NodeKind::Rescue => Decision::End(rescue(graph, fates, index)),
         NodeKind::BatchEnd => Decision::End(batch_end(graph, fates, index)),
-        NodeKind::PlayStart | NodeKind::Join | NodeKind::BlockStart => {
-            Decision::End(held_back(graph, fates, index).unwrap_or(Fate::new(Status::Ok)))
-        }
+        NodeKind::TurnEnd(_) => Decision::End(turn_end(graph, fates, index)),
+        NodeKind::RolloutEnd(_) => Decision::End(Fate::new(Status::Ok)),
+        NodeKind::PlayStart
+        | NodeKind::Join
+        | NodeKind::BlockStart
+        | NodeKind::RolloutStart(_)
+        | NodeKind::Hop(_)
+        | NodeKind::Free(_)
+        | NodeKind::Grant(_)
+        | NodeKind::TurnStart(_) => Decision::End(held_back(graph, fates, index).unwrap_or(Fate::new(Status::Ok))),
         NodeKind::Task | NodeKind::Handler => work(graph, fates, index),
     }
 }
@@ -120,6 +127,16 @@ fn block_end(parts: &BlockParts, fates: &[Option<Fate>]) -> Fate {
     let main = if rescued { first_failure(&parts.rescue) } else { first_failure(&parts.body) };
     match main.or_else(|| first_failure(&parts.always)) {
         Some((cause, status)) => Fate { status, cause },
+        None => Fate::new(Status::Ok),
+    }
+}
+
+/// A turn has failed if anything in it has.
+fn turn_end(graph: &Graph, fates: &[Option<Fate>], index: NodeIndex) -> Fate {
+    let mut before: Vec<_> = graph.predecessors(index).map(|(before, _)| before).collect();
+    before.reverse();
+    match before.into_iter().find_map(|before| failure(fates, before)) {
+        Some((cause, _)) => Fate::not_run(cause),
         None => Fate::new(Status::Ok),
     }
 }

@@ -31,6 +31,12 @@ impl Specials {
         let folder = playbook.as_deref().and_then(Path::parent);
         folder.map_or_else(|| ".".into(), |folder| folder.display().to_string()).into()
     }
+
+    /// Where runs, keys and snapshots are kept.
+    fn state_dir(&self) -> Value {
+        let state = &self.context.options.state;
+        std::path::absolute(state).unwrap_or_else(|_| state.clone()).display().to_string().into()
+    }
 }
 
 impl DynamicLayer for Specials {
@@ -43,6 +49,7 @@ impl DynamicLayer for Specials {
             "ansible_check_mode" => Some(self.context.options.check_mode.into()),
             "role_name" => self.role.as_deref().map(Value::from),
             "playbook_dir" => Some(self.playbook_dir()),
+            "state_dir" => Some(self.state_dir()),
             _ => None,
         }
     }

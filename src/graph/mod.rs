@@ -10,6 +10,6 @@ mod types;
 pub use cycle::{Cycle, find_cycle};
 pub use export::{Foreseen, Format};
 pub use types::{
-    BlockParts, Edge, EdgeKind, Graph, Node, NodeIndex, NodeKind, PlayIndex, PlayInfo, Reason, SharedLane, TaskIndex,
-    TaskInfo,
+    BlockParts, Edge, EdgeKind, Graph, Node, NodeIndex, NodeKind, PlayIndex, PlayInfo, Reason, RolloutGroup,
+    RolloutStep, SharedLane, TaskIndex, TaskInfo, Turn,
 };

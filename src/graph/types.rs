@@ -1,6 +1,6 @@
 //! The graph itself, kept small: a large fleet has hundreds of thousands of nodes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use petgraph::{Direction, graph::DiGraph, visit::EdgeRef};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     inventory::HostId,
-    model::{HostName, Span},
+    model::{HostName, Span, Version},
     playbook::{BatchSize, Task},
 };
 
@@ -38,11 +38,31 @@ pub enum NodeKind {
     Rescue,
     /// Succeeds if the block did, or was rescued; an index into `Graph::blocks`.
     BlockEnd(u32),
+    /// A cluster begins to roll, when few enough others do; an index into `Graph::rollouts`.
+    RolloutStart(u32),
+    /// It does not roll any more.
+    RolloutEnd(u32),
+    /// Opens a step of a rollout if the cluster has to go that way; an index into `Graph::steps`, as for those below.
+    Hop(u32),
+    /// Waits until another host may have its turn.
+    Free(u32),
+    /// Gives the turn to the host that was chosen.
+    Grant(u32),
+    /// Waits until its host has the turn.
+    TurnStart(u32),
+    /// The host gives its turn back.
+    TurnEnd(u32),
 }
 
 impl NodeKind {
     pub fn is_virtual(self) -> bool {
         !matches!(self, Self::Task | Self::Handler)
+    }
+
+    /// Whether it is the state of a rollout that decides about it, and not only what comes before it.
+    pub fn is_held(self) -> bool {
+        use NodeKind::{Free, Grant, Hop, RolloutEnd, RolloutStart, TurnEnd, TurnStart};
+        matches!(self, RolloutStart(_) | RolloutEnd(_) | Hop(_) | Free(_) | Grant(_) | TurnStart(_) | TurnEnd(_))
     }
 
     pub fn name(self) -> &'static str {
@@ -55,6 +75,13 @@ impl NodeKind {
             Self::BlockStart => "block_start",
             Self::Rescue => "rescue",
             Self::BlockEnd(_) => "block_end",
+            Self::RolloutStart(_) => "rollout_start",
+            Self::RolloutEnd(_) => "rollout_end",
+            Self::Hop(_) => "hop",
+            Self::Free(_) => "free",
+            Self::Grant(_) => "grant",
+            Self::TurnStart(_) => "turn_start",
+            Self::TurnEnd(_) => "turn_end",
         }
     }
 }
@@ -76,6 +103,37 @@ pub struct BlockParts {
     pub always: Vec<NodeIndex>,
 }
 
+/// A cluster that rolls in a play, or all its hosts where they belong to none.
+#[derive(Clone, Debug)]
+pub struct RolloutGroup {
+    pub play: PlayIndex,
+    pub name: Arc<str>,
+    pub hosts: Vec<HostId>,
+    /// How many groups of the play roll at the same time.
+    pub max_groups: usize,
+}
+
+/// One step of a rollout, in which each host of the group has one turn.
+#[derive(Clone, Debug)]
+pub struct RolloutStep {
+    pub group: u32,
+    /// How many have their turn at the same time.
+    pub at_once: usize,
+    /// Where a rollout over versions goes to in this step.
+    pub version: Option<Version>,
+    pub turns: Vec<Turn>,
+}
+
+/// The turn of one host, by the indices of its nodes.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub host: HostId,
+    /// What must hold before anything is done.
+    pub before: Range<usize>,
+    /// What must hold in the end.
+    pub after: Range<usize>,
+}
+
 /// A task on a host, or a point of order.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
@@ -94,7 +152,7 @@ pub struct Node {
     pub rescued: bool,
     /// Part of an `always`, which also runs when its play is given up.
     pub always: bool,
-    /// Counts the times the same handler may run on the same host.
+    /// Counts the times the same handler, or the same task of a rollout, may run on the same host.
     pub round: u16,
 }
 
@@ -124,6 +182,7 @@ pub enum Reason {
     Notify,
     Shared,
     Value,
+    Rollout,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -166,6 +225,8 @@ pub struct Graph {
     /// The hosts of shared nodes, with what each of them waits for.
     pub shared: Vec<Vec<SharedLane>>,
     pub blocks: Vec<BlockParts>,
+    pub rollouts: Vec<RolloutGroup>,
+    pub steps: Vec<RolloutStep>,
     /// Which handlers a task notifies when it changes something.
     pub notifies: HashMap<TaskIndex, Vec<TaskIndex>>,
     pub(crate) dag: DiGraph<Node, Edge, u32>,

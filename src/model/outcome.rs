@@ -68,6 +68,9 @@ pub struct Outcome {
     pub diff: Vec<Diff>,
     /// In check mode: the module could not say what would happen.
     pub unknown: bool,
+    /// Failed because a gate did not hold: nothing was done, and nothing is broken.
+    #[serde(default)]
+    pub refused: bool,
 }
 
 impl Outcome {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     etcd::{ServerConfig, environment, settings},
     inventory::sections::{AuthMethod, AuthSection, EtcdSection},
-    model::{Effects, FileMode, Resource},
+    model::{Effects, FileMode, Resource, Version},
 };
 
 /// Writes the settings of an etcd server, as the version that it runs understands them.
@@ -24,6 +24,9 @@ pub struct EtcdConfig {
     dest: String,
     /// The member's name.
     name: String,
+    /// The version that is to read it, if it is not the one of the section: one on the way there.
+    #[serde(default)]
+    version: Option<Version>,
     /// The address that etcd binds, beside loopback, and tells others.
     ip: String,
     /// The section `etcd`, with what is special to this member.
@@ -76,10 +79,15 @@ impl Module for EtcdConfig {
         Effects::converging().writing([Resource::path(&self.dest)])
     }
 
-    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let version = self.etcd.version.ok_or_else(|| {
+    fn action(mut self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let wanted = self.etcd.version.or(self.version).ok_or_else(|| {
             ModuleError::new("the version of etcd is not said").help("add `etcd: {version: 3.5.34}` to the cluster")
         })?;
+        let version = self.version.unwrap_or(wanted);
+        // On the way to a version, what only that one understands has to wait.
+        self.etcd.settings.retain(|name, _| {
+            settings::problem(version, name).is_none() || settings::problem(wanted, name).is_some() || version == wanted
+        });
         if self.ip.parse::<std::net::IpAddr>().is_err() {
             return Err(ModuleError::new(format!("`{}` is not an address that etcd could bind", self.ip))
                 .help("give the member an `address` that is an IP address, or `etcd: {ip: ...}`"));

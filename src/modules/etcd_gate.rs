@@ -116,8 +116,10 @@ enum GateMoment {
 #[serde(deny_unknown_fields)]
 struct GateServer {
     /// The file on the members.
+    #[serde(default)]
     path: String,
     /// The checksum of the release in the catalogue.
+    #[serde(default)]
     sha256: String,
 }
 
@@ -156,6 +158,9 @@ impl Module for EtcdGate {
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let members = members(&self.members)?;
+        if self.server.as_ref().is_some_and(|server| server.path.is_empty() || server.sha256.is_empty()) {
+            return Err(ModuleError::new("`server` takes a `path` and a `sha256`"));
+        }
         let step = match (self.from, self.to) {
             (Some(from), Some(to)) => Some(Step { from, to }),
             (None, None) => None,
@@ -271,7 +276,7 @@ impl EngineAction for Wait {
                 let outcome = told(&now, &verdict, msg);
                 return Ok(match context.check_mode() {
                     true => Outcome { unknown: true, ..outcome },
-                    false => Outcome { failed: true, ..outcome },
+                    false => Outcome { failed: true, refused: true, ..outcome },
                 });
             }
             mark = mark.or_else(|| now.mark());

@@ -48,6 +48,9 @@ pub struct EtcdService {
     /// Where clients connect.
     #[serde(default = "client_port")]
     client_port: u16,
+    /// The program that should run; another one that runs gives way to it.
+    #[serde(default)]
+    server: Option<String>,
     /// Files that etcd reads when it starts.
     #[serde(default)]
     reads: Vec<String>,
@@ -118,7 +121,10 @@ impl EngineAction for Converge {
 
 impl Converge {
     fn payload(&self, action: &str) -> Payload {
-        let payload = Payload::new(BODY).value("unit", UNIT).value("action", action);
+        let payload = Payload::new(BODY)
+            .value("unit", UNIT)
+            .value("action", action)
+            .value("server", self.module.server.as_deref().unwrap_or_default());
         self.module.reads.iter().fold(payload, Payload::arg)
     }
 
@@ -202,7 +208,7 @@ impl Converge {
 /// Why a member's service does not run and will not by itself, if that is so.
 pub(super) async fn trouble(context: &ActionContext, member: &str) -> Option<String> {
     let session = context.reach.session(member, &context.session)?;
-    let payload = Payload::new(BODY).value("unit", UNIT).value("action", "trouble");
+    let payload = Payload::new(BODY).value("unit", UNIT).value("action", "trouble").value("server", "");
     let outcome = session.run_one(payload, false).await.ok()?;
     let said = outcome.data.get("said").and_then(Value::as_str)?;
     Some(format!("etcd does not stay up on {member}:\n{said}"))

@@ -17,6 +17,11 @@ read_start() {
 
 # Says which of the files is newer than the server that runs.
 find_newer() {
+    pid=$(systemctl show -p MainPID --value -- "$unit")
+    if [ "$arg_server" ] && running=$(readlink "/proc/$pid/exe" 2> /dev/null) && [ "${running% (deleted)}" != "$arg_server" ]; then
+        result newer "$arg_server"
+        return 0
+    fi
     read_start
     if [ -z "$started" ]; then return 0; fi
     for file in "$@"; do

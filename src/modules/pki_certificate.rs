@@ -55,6 +55,7 @@ pub struct PkiCertificate {
     /// certificate must be the one that it shows.
     #[serde(default)]
     address: Option<String>,
+    /// The ports at `address` where servers use the certificate.
     #[serde(default)]
     ports: Vec<u16>,
     #[serde(default)]

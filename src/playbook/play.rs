@@ -101,7 +101,10 @@ impl Loader<'_> {
         let order = self.order(map);
         let max_fail_percentage = self.typed(map, "max_fail_percentage");
         let force_handlers = self.typed(map, "force_handlers").unwrap_or(false);
-        let rollout = map.get("rollout").filter(|node| !node.is_null()).cloned();
+        let rollout = self.rollout(map, &context);
+        if let Some(rollout) = &rollout {
+            vars.extend(rollout.vars(&[]));
+        }
         let state = std::mem::take(&mut self.play);
         let hosts = hosts?;
         let play = Play {

@@ -131,6 +131,13 @@ impl Loader<'_> {
         items
     }
 
+    /// Whether the role has the file of tasks that is asked for.
+    pub(super) fn role_has(&mut self, role: &RoleUse, context: &Context) -> bool {
+        let Some(folder) = self.find_role(&role.name, context) else { return false };
+        let name = role.tasks_from.as_ref().map_or("main", |from| &from.value);
+        task_files(&folder, "tasks", name).any(|place| place.is_file())
+    }
+
     fn role_tasks_file(&mut self, role: &RoleUse, folder: &Place) -> Option<Place> {
         self.role_file(folder, "tasks", role.tasks_from.as_ref())
     }
@@ -192,9 +199,7 @@ impl Loader<'_> {
     /// `PART/main.yaml` of a role, or the file asked for, which must then exist.
     fn role_file(&mut self, folder: &Place, part: &str, from: Option<&Spanned<Arc<str>>>) -> Option<Place> {
         let name = from.map_or("main", |from| &from.value);
-        let candidates: Vec<Place> =
-            ["", ".yaml", ".yml"].iter().map(|end| folder.join(part).join(format!("{name}{end}"))).collect();
-        let found = candidates.iter().find(|place| place.is_file()).cloned();
+        let found = task_files(folder, part, name).find(|place| place.is_file());
         if let (None, Some(from)) = (&found, from) {
             let message = format!("the role has no `{part}/{name}.yaml`");
             let files = folder.join(part).entries();
@@ -241,6 +246,12 @@ impl Loader<'_> {
         folders.retain(|folder| seen.insert(folder.clone()));
         folders
     }
+}
+
+/// Where a file of a role may be.
+fn task_files(folder: &Place, part: &str, name: &str) -> impl Iterator<Item = Place> {
+    let folder = folder.join(part);
+    ["", ".yaml", ".yml"].into_iter().map(move |end| folder.join(format!("{name}{end}")))
 }
 
 /// A role given by a path is called by its folder's name.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use super::place::Place;
+use super::{place::Place, rollout::Rollout};
 use crate::{
     model::{Effects, Span, Spanned},
     modules::ModuleSpec,
@@ -35,8 +35,8 @@ pub struct Play {
     pub max_fail_percentage: Option<f64>,
     pub any_errors_fatal: bool,
     pub force_handlers: bool,
-    /// An ordered walk over members with gates. Read by `rollout/`.
-    pub rollout: Option<Node>,
+    /// An ordered walk over members with gates.
+    pub rollout: Option<Rollout>,
     /// `pre_tasks`, `roles`, `tasks`, `post_tasks`, in this order; handlers flush after each.
     pub sections: Vec<Section>,
     /// In the order they run in. Ask `handlers_for` which of them a name notifies.
@@ -46,10 +46,17 @@ pub struct Play {
 }
 
 impl Play {
-    /// All tasks of all sections, in order, those inside blocks as well.
+    /// All tasks of all sections, in order, those inside blocks as well, and those of a rollout around them.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
         let mut tasks = Vec::new();
-        self.sections.iter().for_each(|section| collect_tasks(&section.items, &mut tasks));
+        let (before, after) = match self.rollout.as_ref().map(Rollout::parts) {
+            Some([begin, hop, next, before, after, undo, settle, end]) => {
+                (vec![begin, hop, next, before], vec![after, undo, settle, end])
+            }
+            None => Default::default(),
+        };
+        let own = self.sections.iter().map(|section| section.items.as_slice());
+        before.into_iter().chain(own).chain(after).for_each(|items| collect_tasks(items, &mut tasks));
         tasks.into_iter()
     }
 
@@ -125,7 +132,7 @@ pub struct Block {
 }
 
 /// One task with everything it inherited from play, block and role.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Task {
     pub name: String,
     /// Unique inside its play: role, name, and a number where names repeat. Part of the node id.
@@ -190,7 +197,7 @@ impl Task {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loop {
     pub items: Node,
     pub var: Arc<str>,

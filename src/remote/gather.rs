@@ -164,6 +164,7 @@ impl Gathering {
             data: self.data,
             diff: self.diff,
             unknown: self.unknown,
+            refused: false,
         }
     }
 }

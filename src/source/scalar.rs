@@ -28,6 +28,11 @@ where
         text.parse().map_err(E::custom)
     }
 
+    /// JSON hands out what is inside.
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, inside: D) -> Result<T, D::Error> {
+        inside.deserialize_str(self)
+    }
+
     fn visit_unit<E: de::Error>(self) -> Result<T, E> {
         Ok(T::default())
     }

@@ -4,3 +4,4 @@ mod basics;
 mod faults;
 mod fusion;
 mod laws;
+mod rollouts;

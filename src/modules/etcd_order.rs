@@ -1,0 +1,101 @@
+//! `etcd_order`: which member of a cluster is best changed next.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, members},
+};
+use crate::{
+    etcd::observe::{Observation, observe},
+    inventory::sections::{AuthSection, TlsSection},
+    model::{Effects, Outcome, Value},
+};
+
+/// Says in which order members are best changed, as things are now: those that are not well, then followers, then the leader.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdOrder {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+impl Module for EtcdOrder {
+    const NAME: &'static str = "etcd_order";
+    const EXAMPLE: &'static str = "\
+- name: Who is next?
+  etcd_order:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+  once_per: cluster
+  register: order
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "order", doc: "The members' names, the one to begin with first." },
+        ResultField { name: "leader", doc: "Who leads, or nobody." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::read_only()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        Ok(Action::Engine(Box::new(Look { members, module: self })))
+    }
+}
+
+struct Look {
+    module: EtcdOrder,
+    members: Vec<Member>,
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+#[async_trait]
+impl EngineAction for Look {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdOrder { cluster, tls, auth, client_port, .. } = &self.module;
+        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let seen = observe(&clients, LIMIT).await;
+        let leader = seen.leader().map(|(name, _)| name.to_owned());
+        let msg = leader.as_ref().map_or_else(|| "nobody leads".to_owned(), |leader| format!("{leader} leads"));
+        Ok(Outcome { msg, ..Outcome::ok() }.with("order", order(&seen)).with("leader", leader))
+    }
+}
+
+/// A member that is not well is lost already: changing it costs nothing. Who leads is changed when nobody else is left.
+fn order(seen: &Observation) -> Vec<String> {
+    let leader = seen.leader().map(|(name, _)| name);
+    let rank = |name: &str, is_well: bool| match is_well {
+        false => 0,
+        true if leader != Some(name) => 1,
+        true => 2,
+    };
+    let mut names: Vec<(u8, &str)> =
+        seen.members.iter().map(|seen| (rank(&seen.name, seen.is_well()), seen.name.as_str())).collect();
+    names.sort_by_key(|(rank, _)| *rank);
+    names.into_iter().map(|(_, name)| name.to_owned()).collect()
+}

@@ -1,0 +1,132 @@
+//! `etcd_path`: through which versions a cluster goes to another one.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, members},
+};
+use crate::{
+    etcd::{
+        observe::observe,
+        path::{Hop, hops_from},
+        rules::Consent,
+    },
+    inventory::sections::{AuthSection, Release, TlsSection},
+    model::{Effects, Outcome, Value, Version},
+};
+
+/// Says through which versions a cluster has to go from what its members run to the version that is wanted.
+///
+/// One minor version at a time, each to a release of the catalogue. It fails where there is no way, and says why.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdPath {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// The version that is wanted.
+    version: Version,
+    /// The catalogue.
+    #[serde(default)]
+    releases: IndexMap<String, Release>,
+    /// Down instead of up.
+    #[serde(default)]
+    down: bool,
+    /// Go from 3.4 to 3.5 although authentication is on.
+    #[serde(default)]
+    allow_auth_hop: bool,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+impl Module for EtcdPath {
+    const NAME: &'static str = "etcd_path";
+    const EXAMPLE: &'static str = "\
+- name: How far is it?
+  etcd_path:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    version: \"{{ cluster.etcd.version }}\"
+    releases: \"{{ etcd_releases }}\"
+  once_per: cluster
+  register: path
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "hops", doc: "The versions on the way, the last one being the one that is wanted." },
+        ResultField { name: "from", doc: "For each of them, the version that comes before it." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::read_only()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        Ok(Action::Engine(Box::new(Look { members, module: self })))
+    }
+}
+
+struct Look {
+    module: EtcdPath,
+    members: Vec<Member>,
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+#[async_trait]
+impl EngineAction for Look {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdPath { cluster, tls, auth, client_port, version, releases, .. } = &self.module;
+        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let seen = observe(&clients, LIMIT).await;
+        if let Some(silent) = seen.members.iter().find(|member| member.answer.is_err()) {
+            let why = silent.trouble().unwrap_or_default();
+            return Ok(refused(format!("{} does not tell its version: {why}", silent.name)));
+        }
+        let catalogue: Vec<Version> = releases.keys().filter_map(|name| name.parse().ok()).collect();
+        let consent = Consent { auth_hop: self.module.allow_auth_hop, ..Consent::default() };
+        let hops = match hops_from(&seen, *version, &catalogue, consent) {
+            Ok(hops) => hops,
+            Err(error) => return Ok(refused(error.to_string())),
+        };
+        let goes_down = |hop: &Hop| hop.to.series() < hop.from.series();
+        if let Some(hop) = hops.iter().find(|hop| goes_down(hop) != self.module.down) {
+            let msg = match self.module.down {
+                true => format!("{} is not below {}: this is no downgrade", hop.to, hop.from),
+                false => format!("{} is below {}: playbooks/downgrade.yaml goes down", hop.to, hop.from),
+            };
+            return Ok(refused(msg));
+        }
+        let words: Vec<String> = hops.iter().map(|hop| format!("{} → {}", hop.from, hop.to)).collect();
+        let msg = if words.is_empty() { format!("all run {version}") } else { words.join(", ") };
+        let from: serde_json::Map<String, Value> =
+            hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
+        let hops: Vec<String> = hops.iter().map(|hop| hop.to.to_string()).collect();
+        Ok(Outcome { msg, ..Outcome::ok() }.with("hops", hops).with("from", Value::Object(from)))
+    }
+}
+
+fn refused(msg: String) -> Outcome {
+    Outcome { refused: true, ..Outcome::failed(msg) }
+}

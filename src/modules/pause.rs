@@ -1,0 +1,50 @@
+//! `pause`: waits.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError};
+use crate::model::{Effects, Outcome, Seconds};
+
+/// Waits, and does nothing. To wait for something, there is `wait_for`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    /// How long.
+    #[serde(default)]
+    seconds: Seconds,
+    /// How many minutes more.
+    #[serde(default)]
+    minutes: u32,
+}
+
+impl Module for Pause {
+    const NAME: &'static str = "pause";
+    const EXAMPLE: &'static str = "\
+- name: Let clients find their way
+  pause: { seconds: 10 }
+";
+
+    fn effects(&self) -> Effects {
+        Effects::read_only()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        Ok(Action::Engine(Box::new(Wait(self.seconds.0 + Duration::from_secs(60) * self.minutes))))
+    }
+}
+
+struct Wait(Duration);
+
+#[async_trait]
+impl EngineAction for Wait {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        if !context.check_mode() {
+            tokio::time::sleep(self.0).await;
+        }
+        Ok(Outcome::ok())
+    }
+}

@@ -1,0 +1,254 @@
+//! `rollout` on a play: how its hosts take turns, and the tasks that a strategy puts around them.
+//!
+//! A strategy is a role, `rollout_NAME`, whose files of tasks stand at fixed places:
+//!
+//! ```text
+//! begin                   once for the cluster
+//!   hop                   once for each version on the way
+//!     next                says who is next; once for each turn
+//!       before            the turn of one host begins
+//!         (the play)
+//!       after             and is over
+//!       undo              when the play failed there, with `on_failure: rollback`
+//!   settle                all hosts had their turn
+//! end                     whatever happened
+//! ```
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    context::Context,
+    loader::Loader,
+    role::RoleUse,
+    types::{Item, Task},
+};
+use crate::{
+    model::{Seconds, Span, Spanned, Value},
+    source::{Diagnostic, Map, Node, Vars, from_node},
+};
+
+/// The key `rollout` of a play.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutSettings {
+    /// Who goes next, and what must hold before and after: `etcd` asks the cluster, `serial` takes hosts in their order.
+    pub strategy: Strategy,
+    /// Goes to the version of the inventory, one minor version at a time.
+    #[serde(default)]
+    pub upgrade: bool,
+    /// The same downwards, with etcd's own downgrade. It takes 3.6 or later.
+    #[serde(default)]
+    pub downgrade: bool,
+    /// How many hosts of a cluster may have their turn at once. 1 if not given.
+    #[serde(default = "one")]
+    pub max_unavailable: usize,
+    /// How many clusters roll at the same time. 10 if not given.
+    #[serde(default = "ten")]
+    pub max_clusters: usize,
+    /// Whether a snapshot is kept before the first turn.
+    #[serde(default)]
+    pub snapshot: Snapshot,
+    /// The wait between two turns.
+    #[serde(default)]
+    #[serde(serialize_with = "as_number")]
+    pub pause: Seconds,
+    /// Whether a key is written and read all the time, to see what clients see.
+    #[serde(default = "yes")]
+    pub canary: bool,
+    /// The longest the cluster may not answer the canary.
+    #[serde(default = "stall")]
+    #[serde(serialize_with = "as_number")]
+    pub max_stall: Seconds,
+    /// The longest to wait for a gate.
+    #[serde(default = "patience")]
+    #[serde(serialize_with = "as_number")]
+    pub timeout: Seconds,
+    /// What happens when a host fails in its turn. Either way nothing more is started.
+    #[serde(default)]
+    pub on_failure: OnTurnFailure,
+    /// What must hold; that of an upgrade or a restart if not given.
+    #[serde(default)]
+    pub profile: Option<Profile>,
+    /// Goes on where the cluster stops answering meanwhile, as one of one or two members does.
+    #[serde(default)]
+    pub allow_outage: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    Etcd,
+    Serial,
+}
+
+impl Strategy {
+    fn role(self) -> &'static str {
+        match self {
+            Self::Etcd => "rollout_etcd",
+            Self::Serial => "rollout_serial",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Snapshot {
+    #[default]
+    None,
+    Before,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTurnFailure {
+    #[default]
+    Halt,
+    /// Runs the play once more on that host, with the version that it had before.
+    Rollback,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    Upgrade,
+    Restart,
+    /// The quota is used up.
+    Nospace,
+    /// Certificates are expired.
+    Certificate,
+}
+
+fn as_number<S: serde::Serializer>(seconds: &Seconds, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(seconds.0.as_secs_f64())
+}
+
+fn one() -> usize {
+    1
+}
+
+fn ten() -> usize {
+    10
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn stall() -> Seconds {
+    Seconds(std::time::Duration::from_secs(5))
+}
+
+fn patience() -> Seconds {
+    Seconds(std::time::Duration::from_secs(300))
+}
+
+/// A rollout with what its strategy brings.
+#[derive(Debug)]
+pub struct Rollout {
+    pub span: Span,
+    pub settings: RolloutSettings,
+    pub begin: Vec<Item>,
+    pub hop: Vec<Item>,
+    pub next: Vec<Item>,
+    pub before: Vec<Item>,
+    pub after: Vec<Item>,
+    pub undo: Vec<Item>,
+    pub settle: Vec<Item>,
+    pub end: Vec<Item>,
+}
+
+impl Rollout {
+    /// All that the strategy runs, in the order of the first time it does.
+    pub(super) fn parts(&self) -> [&[Item]; 8] {
+        [&self.begin, &self.hop, &self.next, &self.before, &self.after, &self.undo, &self.settle, &self.end]
+    }
+
+    /// What templates know as `rollout`; `more` is about one step of it.
+    pub fn vars(&self, more: &[(&str, Value)]) -> Vars {
+        let moves = self.settings.upgrade || self.settings.downgrade;
+        let usual = if moves { Profile::Upgrade } else { Profile::Restart };
+        let profile = Some(self.settings.profile.unwrap_or(usual));
+        let settings = RolloutSettings { profile, ..self.settings.clone() };
+        let mut value = serde_json::to_value(&settings).unwrap_or_default();
+        if let Some(map) = value.as_object_mut() {
+            for name in ["version", "undo"] {
+                map.insert(name.to_owned(), Value::Null);
+            }
+            more.iter().for_each(|(name, value)| drop(map.insert((*name).to_owned(), value.clone())));
+        }
+        [(Arc::from("rollout"), Node::from_value(self.span, value))].into()
+    }
+}
+
+impl Loader<'_> {
+    pub(super) fn rollout(&mut self, map: &Map, context: &Context) -> Option<Rollout> {
+        let (key, node) = map.entry("rollout").filter(|(_, node)| !node.is_null())?;
+        let span = key.span;
+        let node = self.settle(node, "rollout")?;
+        let settings: RolloutSettings = match from_node(&node) {
+            Ok(settings) => settings,
+            Err(problems) => {
+                problems.into_iter().for_each(|problem| self.diagnostics.push(problem));
+                return None;
+            }
+        };
+        self.check_rollout(&settings, span, map);
+        // What keeps a cluster from harm is not a matter of tags.
+        let context = Context { tags: vec!["always".into()], when: Vec::new(), notify: Vec::new(), ..context.clone() };
+        let mut part = |name: &str| self.rollout_part(settings.strategy, name, span, &context);
+        Some(Rollout {
+            begin: part("begin"),
+            hop: part("hop"),
+            next: part("next"),
+            before: part("before"),
+            after: part("after"),
+            undo: part("undo"),
+            settle: part("settle"),
+            end: part("end"),
+            span,
+            settings,
+        })
+    }
+
+    fn check_rollout(&mut self, settings: &RolloutSettings, span: Span, map: &Map) {
+        let mut wrong = |message: &str, help: &str| self.diagnostics.push(Diagnostic::error(span, message).help(help));
+        if settings.upgrade && settings.downgrade {
+            wrong("a rollout goes up or down, not both", "keep `upgrade` or `downgrade`");
+        }
+        if settings.strategy == Strategy::Serial && (settings.upgrade || settings.downgrade) {
+            wrong("`strategy: serial` knows no versions", "write `strategy: etcd`");
+        }
+        if settings.max_unavailable == 0 || settings.max_clusters == 0 {
+            wrong("with none at a time, nothing ever happens", "write 1 or more");
+        }
+        if map.get("serial").is_some_and(|node| !node.is_null()) {
+            wrong(
+                "`serial` and `rollout` both say who waits for whom",
+                "keep `rollout`; `max_unavailable` is the size",
+            );
+        }
+    }
+
+    fn rollout_part(&mut self, strategy: Strategy, part: &str, span: Span, context: &Context) -> Vec<Item> {
+        let spanned = |text: &str| Spanned::new(Arc::from(text), span);
+        let role = RoleUse { name: spanned(strategy.role()), tasks_from: Some(spanned(part)), ..RoleUse::new(span) };
+        match self.role_has(&role, context) {
+            true => self.role_items(&role, context),
+            false => Vec::new(),
+        }
+    }
+}
+
+/// A task as it is in one step of a rollout: more variables, and a path and a name of its own.
+pub fn in_step(task: &Task, vars: &Arc<Vars>, step: &str) -> Task {
+    let mut task = task.clone();
+    task.vars.push(vars.clone());
+    if !step.is_empty() {
+        task.path = format!("{}/{step}", task.path).into();
+        task.name = format!("{} [{step}]", task.name);
+    }
+    task
+}
