@@ -1,11 +1,12 @@
 //! Clusters of real etcd on fast hosts: from nothing to serving, again, and with parts missing.
 
 use std::{
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use etcdrun_lab::{Host, Kind, etcd, etcd_tools};
+use etcdrun_lab::{Etcd, Host, Kind, etcd, etcd_tools};
 
 use super::{Folder, Place, Said, lab, web::Web};
 
@@ -21,19 +22,15 @@ impl Site {
     pub(super) fn new(members: usize, minor: &str, sections: &str) -> Self {
         let place = Place::new(Kind::Fast, members);
         let server = etcd(minor).unwrap();
-        let sum = Command::new("sha256sum").arg(&server.path).output().unwrap().stdout;
-        let sum = String::from_utf8(sum).unwrap()[..64].to_owned();
+        let release = release(&server);
         let lab = place.folder.read("inventory.yaml");
         let (ssh, _) = lab.split_once("\nhosts:").unwrap();
         let names: Vec<String> = place.hosts.iter().map(|host| host.name().to_owned()).collect();
         let addresses: Vec<String> = place.hosts.iter().map(|host| host.address().to_string()).collect();
         let listed: String =
             names.iter().zip(&addresses).map(|(name, ip)| format!("      {name}: {{ address: {ip} }}\n")).collect();
-        let (version, file) = (&server.version, server.path.display());
-        let sections = sections.replace("VERSION", version);
-        let text = format!(
-            "{ssh}\netcd_releases:\n  {version}: {{ file: {file}, sha256: {sum} }}\nclusters:\n  prod:\n{sections}    members:\n{listed}"
-        );
+        let sections = sections.replace("VERSION", &server.version);
+        let text = format!("{ssh}\netcd_releases:\n{release}clusters:\n  prod:\n{sections}    members:\n{listed}");
         place.folder.write("inventory.yaml", &text);
         Self { place, names, addresses }
     }
@@ -71,7 +68,12 @@ impl Site {
         assert_eq!(list.matches("started").count(), self.names.len(), "{list}");
     }
 
-    fn changes_nothing(&self) {
+    /// Names and addresses.
+    pub(super) fn members(&self) -> Vec<(String, String)> {
+        self.names.iter().cloned().zip(self.addresses.iter().cloned()).collect()
+    }
+
+    pub(super) fn changes_nothing(&self) {
         let again = self.play(&[]).ends(0);
         assert!(!again.stdout.lines().any(|line| line.starts_with("changed ")), "{}", again.stdout);
     }
@@ -109,6 +111,16 @@ fn status_tells_how_it_is(site: &Site) {
     site.place.hosts[2].thaw().unwrap();
     let other = status(&["prd"]).ends(5);
     assert!(other.stderr.contains("did you mean `prod`?"), "{}", other.stderr);
+}
+
+/// An entry of the catalogue.
+pub(super) fn release(server: &Etcd) -> String {
+    format!("  {}: {{ file: {}, sha256: {} }}\n", server.version, server.path.display(), sha256(&server.path))
+}
+
+pub(super) fn sha256(file: &Path) -> String {
+    let sum = Command::new("sha256sum").arg(file).output().unwrap().stdout;
+    String::from_utf8(sum).unwrap()[..64].to_owned()
 }
 
 pub(super) const PLAIN: &str = "    etcd: { version: VERSION }\n";

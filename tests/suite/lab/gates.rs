@@ -56,14 +56,14 @@ fn gates_only_look_and_tell_what_is_in_the_way() {
     let before = indexes();
     assert!(!has_changed(&gate(&site, "prod", "profile: restart").ends(0)));
     let upgrade = "profile: upgrade, from: 3.5.34, to: 3.6.15, snapshot: false";
-    let shut = gate(&site, &site.names[0], upgrade).ends(2);
+    let shut = gate(&site, &site.names[0], upgrade).ends(3);
     assert!(shut.stdout.contains("binary-verified: not known"), "{}", shut.stdout);
     assert_eq!(indexes(), before, "a gate proposes nothing");
 
     // One member is down: nobody else may go, and it may itself.
     let sick = &site.place.hosts[1];
     sick.run(&["systemctl", "stop", "etcd"]).unwrap();
-    let shut = gate(&site, &site.names[0], "profile: restart").ends(2);
+    let shut = gate(&site, &site.names[0], "profile: restart").ends(3);
     assert!(shut.stdout.contains("answers: ") && shut.stdout.contains("quorum-after: without"), "{}", shut.stdout);
     gate(&site, &site.names[1], "profile: restart").ends(0);
     // Where certificates are mended, etcd need not answer at all.
@@ -107,7 +107,7 @@ fn the_lead_goes_to_another_and_a_snapshot_is_whole() {
     let mut bytes = std::fs::read(&kept).unwrap();
     bytes[5000] ^= 1;
     std::fs::write(&kept, bytes).unwrap();
-    let shut = gate(&site, &site.names[0], upgrade).ends(2);
+    let shut = gate(&site, &site.names[0], upgrade).ends(3);
     assert!(shut.stdout.contains("snapshot-verified: "), "{}", shut.stdout);
 }
 
@@ -118,7 +118,7 @@ fn a_full_database_is_mended_step_by_step() {
     let value = "x".repeat(100_000);
     let full = (0..400).any(|_| site.etcdctl(&["put", "key", &value]).contains("database space exceeded"));
     assert!(full);
-    let shut = gate(&site, &site.names[0], "profile: restart").ends(2);
+    let shut = gate(&site, &site.names[0], "profile: restart").ends(3);
     assert!(shut.stdout.contains("no-alarm: ") && shut.stdout.contains("NOSPACE"), "{}", shut.stdout);
     gate(&site, &site.names[0], "profile: nospace").ends(0);
     let alarm = |state: &str| task(&site, "prod", ("etcd_alarm", &format!("state: {state}, quota: 16MiB")), ONCE, &[]);
@@ -155,7 +155,7 @@ fn members_go_and_come_as_learners() {
     assert!(has_changed(&member("absent", "").ends(0)));
     assert!(!has_changed(&member("absent", "").ends(0)));
     assert!(has_changed(&member("learner", "").ends(0)));
-    let shut = gate(&site, &site.names[0], "profile: restart").ends(2);
+    let shut = gate(&site, &site.names[0], "profile: restart").ends(3);
     assert!(shut.stdout.contains("members-started: ") && shut.stdout.contains("no-learner: "), "{}", shut.stdout);
 
     // Nobody starts it: it is not left there.
@@ -187,7 +187,7 @@ fn the_way_down_is_opened_and_shut() {
     assert!(far.stdout.contains("invalid downgrade target version"), "{}", far.stdout);
     assert!(has_changed(&downgrade("state: enabled, version: 3.5.34").ends(0)));
     assert!(!has_changed(&downgrade("state: enabled, version: 3.5.34").ends(0)));
-    let up = gate(&site, &site.names[0], "profile: upgrade, from: 3.6.15, to: 3.7.2, snapshot: false").ends(2);
+    let up = gate(&site, &site.names[0], "profile: upgrade, from: 3.6.15, to: 3.7.2, snapshot: false").ends(3);
     assert!(up.stdout.contains("no-downgrade: "), "{}", up.stdout);
     assert!(has_changed(&downgrade("state: cancelled").ends(0)));
     assert!(!has_changed(&downgrade("state: cancelled").ends(0)));
@@ -199,11 +199,11 @@ fn a_3_4_with_authentication_is_told_so() {
     let site = Site::new(1, "3.4", PLAIN);
     site.play(&[]).ends(0);
     let upgrade = "profile: upgrade, from: 3.4.45, to: 3.5.34, snapshot: false, allow_outage: true";
-    let shut = gate(&site, &site.names[0], upgrade).ends(2);
+    let shut = gate(&site, &site.names[0], upgrade).ends(3);
     assert!(shut.stdout.contains("auth-3.4: authentication is on"), "{}", shut.stdout);
-    let allowed = gate(&site, &site.names[0], &format!("{upgrade}, allow_auth_hop: true")).ends(2);
+    let allowed = gate(&site, &site.names[0], &format!("{upgrade}, allow_auth_hop: true")).ends(3);
     assert!(!allowed.stdout.contains("auth-3.4"), "{}", allowed.stdout);
-    let small = gate(&site, &site.names[0], "profile: restart").ends(2);
+    let small = gate(&site, &site.names[0], "profile: restart").ends(3);
     assert!(small.stdout.contains("small-cluster: "), "{}", small.stdout);
     gate(&site, &site.names[0], "profile: restart, allow_outage: true").ends(0);
 }

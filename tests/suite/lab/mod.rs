@@ -13,7 +13,9 @@ mod plan;
 mod site;
 mod systemd;
 mod tools;
+mod upgrade;
 mod web;
+mod writer;
 
 use etcdrun_lab::{Borrowed, Host, Kind, Lab, write_inventory};
 

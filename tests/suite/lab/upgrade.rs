@@ -1,0 +1,139 @@
+//! Clusters of real etcd that go to another version while a client writes.
+
+use std::{collections::HashSet, process::Stdio, time::Duration};
+
+use etcdrun::etcd::Credential;
+use etcdrun_lab::etcd;
+
+use super::{
+    Said,
+    etcd::{PLAIN, Site, release},
+    writer::{Writer, Written},
+};
+
+const NO_AUTH: &str = "    etcd: { version: VERSION }\n    auth: { enabled: false }\n";
+
+/// A cluster of `from` whose inventory says that it should be of `to`, and knows all versions.
+fn site(members: usize, from: &str, sections: &str) -> Site {
+    let site = Site::new(members, from, sections);
+    site.play(&[]).ends(0);
+    site
+}
+
+/// The inventory wants another version, and knows these.
+fn wants(site: &Site, from: &str, to: &str, releases: &str) {
+    let text = site.place.folder.read("inventory.yaml");
+    let text = text.replace(&format!("version: {from}"), &format!("version: {to}"));
+    site.place
+        .folder
+        .write("inventory.yaml", &text.replace("etcd_releases:\n", &format!("etcd_releases:\n{releases}")));
+}
+
+fn releases(minors: &[&str]) -> String {
+    minors.iter().map(|minor| release(&etcd(minor).unwrap())).collect()
+}
+
+fn upgrade(site: &Site) -> Said {
+    site.place.folder.run(&["playbook", "upgrade.yaml", "-i", "inventory.yaml"])
+}
+
+fn all_run(site: &Site, version: &str) {
+    let status = site.etcdctl(&["endpoint", "status"]);
+    assert_eq!(status.matches(&format!(", {version}, ")).count(), site.names.len(), "{status}");
+    site.is_served_by_all();
+}
+
+fn writer(site: &Site) -> Writer {
+    let pem = |name: &str| site.place.folder.read(&format!(".etcdrun/pki/prod/{name}"));
+    let credential = Credential {
+        authority: pem("ca.crt"),
+        identity: Some((pem("clients/root.crt"), pem("clients/root.key").into())),
+        login: None,
+    };
+    Writer::start(&site.members(), &credential)
+}
+
+/// All that was acknowledged is there.
+fn nothing_is_lost(site: &Site, written: &Written) {
+    let keys = site.etcdctl(&["get", "--prefix", "/written/", "--keys-only"]);
+    let found: HashSet<u64> =
+        keys.lines().filter_map(|line| line.strip_prefix("/written/")).filter_map(|n| n.parse().ok()).collect();
+    let lost: Vec<_> = written.acknowledged.iter().filter(|number| !found.contains(number)).collect();
+    assert!(lost.is_empty() && written.acknowledged.len() > 100, "lost {lost:?} of {}", written.acknowledged.len());
+    assert!(written.longest < Duration::from_secs(5), "no write for {:?}: {:?}", written.longest, written.errors);
+}
+
+#[test]
+fn three_minor_versions_in_one_command_while_a_client_writes() {
+    let site = site(3, "3.4", NO_AUTH);
+    let target = etcd("3.7").unwrap().version;
+    wants(&site, &etcd("3.4").unwrap().version, &target, &releases(&["3.5", "3.6", "3.7"]));
+    let writer = writer(&site);
+    let said = upgrade(&site);
+    let written = writer.stop();
+    let said = said.ends(0);
+    all_run(&site, &target);
+    nothing_is_lost(&site, &written);
+    assert!(said.stdout.contains("longest gap"), "{}", said.stdout);
+    // Each of three members restarted once for each version, and never two at once.
+    for minor in ["3.5", "3.6", "3.7"] {
+        let name = format!("etcd : Service [{}]", etcd(minor).unwrap().version);
+        let restarts = said.stdout.lines().filter(|line| line.starts_with("changed") && line.contains(&name)).count();
+        assert_eq!(restarts, 3, "{}", said.stdout);
+    }
+    let again = upgrade(&site).ends(0);
+    assert!(!again.stdout.lines().any(|line| line.starts_with("changed ")), "{}", again.stdout);
+    site.changes_nothing();
+}
+
+#[test]
+fn with_authentication_five_members_go_on_where_a_killed_operator_left_them() {
+    let site = site(5, "3.5", PLAIN);
+    let target = etcd("3.7").unwrap().version;
+    wants(&site, &etcd("3.5").unwrap().version, &target, &releases(&["3.6", "3.7"]));
+    let writer = writer(&site);
+    for (attempt, milliseconds) in [6000, 3500, 5000].into_iter().enumerate() {
+        let words: &[&str] =
+            if attempt == 0 { &["playbook", "upgrade.yaml", "-i", "inventory.yaml"] } else { &["resume"] };
+        let mut running = site.place.folder.command(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        running.kill().unwrap();
+        running.wait().unwrap();
+        // Whatever it was at, at most one member is missing.
+        let health = site.etcdctl(&["endpoint", "health"]);
+        assert!(health.matches("is healthy").count() >= 4, "{health}");
+    }
+    let said = site.place.folder.run(&["resume"]);
+    let written = writer.stop();
+    assert_eq!(said.code, 0, "{}\n{}", said.stdout, said.stderr);
+    all_run(&site, &target);
+    nothing_is_lost(&site, &written);
+}
+
+#[test]
+fn a_server_that_does_not_start_is_rolled_back() {
+    let site = site(3, "3.5", PLAIN);
+    let version = etcd("3.5").unwrap().version;
+    let broken = site.place.folder.path("broken");
+    std::fs::write(&broken, "#!/bin/sh\nexit 1\n").unwrap();
+    let sum = super::etcd::sha256(&broken);
+    let entry = format!("  3.6.15: {{ file: {}, sha256: {sum} }}\n", broken.display());
+    wants(&site, &version, "3.6.15", &entry);
+    let said = upgrade(&site).ends(2);
+    assert!(said.stdout.contains("is back at what it was"), "{}", said.stdout);
+    all_run(&site, &version);
+    let touched =
+        said.stdout.lines().filter(|line| line.starts_with("changed") && line.contains("Unit [3.6.15]")).count();
+    assert_eq!(touched, 1, "nobody else is touched: {}", said.stdout);
+}
+
+#[test]
+fn what_etcd_does_not_support_is_refused_before_anything_is_done() {
+    let site = site(3, "3.4", PLAIN);
+    let version = etcd("3.4").unwrap().version;
+    wants(&site, &version, &etcd("3.5").unwrap().version, &releases(&["3.5"]));
+    let said = upgrade(&site).ends(3);
+    assert!(said.stdout.contains("authentication"), "{}", said.stdout);
+    assert!(!said.stdout.lines().any(|line| line.starts_with("changed ")), "{}", said.stdout);
+    all_run(&site, &version);
+}
