@@ -170,6 +170,7 @@ impl Builder {
             hosts,
             batches,
             serial: play.serial.clone(),
+            rolls: play.rollout.is_some(),
             any_errors_fatal: play.any_errors_fatal,
             max_fail_percentage: play.max_fail_percentage,
             vars: play.vars.clone(),

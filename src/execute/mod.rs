@@ -14,6 +14,7 @@ mod context;
 mod detached;
 mod foresight;
 mod fusion;
+mod guard;
 mod hosts;
 mod interrupt;
 mod items;

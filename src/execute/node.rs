@@ -14,6 +14,7 @@ use super::{
     hosts::lock,
     once::{Halt, Marks, Sending, known},
     pending::Pending,
+    surroundings::Target,
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
@@ -317,6 +318,9 @@ impl NodeRun {
     async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
         let Built { effects, action, check_mode } = built;
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
+            if let Target::Host(target) = self.target(scope)? {
+                self.keep_members_up(&effects, self.context.inventory.host_by_id(target))?;
+            }
             self.hold_target(scope).await?;
             self.intend().await?;
         }

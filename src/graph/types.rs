@@ -208,6 +208,8 @@ pub struct PlayInfo {
     pub hosts: Vec<HostId>,
     pub batches: Vec<Vec<HostId>>,
     pub serial: Vec<BatchSize>,
+    /// Its hosts take turns.
+    pub rolls: bool,
     pub any_errors_fatal: bool,
     pub max_fail_percentage: Option<f64>,
     pub vars: Arc<crate::source::Vars>,

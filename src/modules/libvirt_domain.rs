@@ -181,7 +181,7 @@ impl Module for LibvirtDomain {
     }
 
     fn effects(&self) -> Effects {
-        let disrupts = if self.state == State::Absent { Disruption::Maybe } else { Disruption::No };
+        let disrupts = if self.state == State::Absent { Disruption::Yes } else { Disruption::No };
         Effects::converging().disrupting(disrupts)
     }
 

@@ -80,7 +80,7 @@ impl Module for Service {
 
     fn effects(&self) -> Effects {
         let disrupts = match self.state {
-            Some(State::Restarted) => Disruption::Yes,
+            Some(State::Restarted | State::Stopped) => Disruption::Yes,
             Some(_) => Disruption::Maybe,
             None => Disruption::No,
         };

@@ -28,7 +28,8 @@ impl Guests {
         guests
     }
 
-    /// Adds a cluster whose members are the guests; the one behind NAT is reached by way of its hypervisor.
+    /// Adds clusters whose members are the guests. The one behind NAT is reached by way of its hypervisor, and belongs to
+    /// a cluster of its own: members elsewhere could not reach it.
     fn write_inventory(&self) {
         let folder = &self.place.folder;
         let interfaces = ["network: default", "bridge: br0", "macvtap: eth0"];
@@ -38,11 +39,15 @@ impl Guests {
             "vcpus: 1, memory: 512MiB, disk: {{ base: /srv/guest.qcow2, size: 4GiB, cache: unsafe }}, admin: {{ user: ops, ssh_keys: '{}' }}",
             key.trim()
         );
-        writeln!(text, "clusters:\n  lab:\n    guest: {{ {guest} }}\n    members:").unwrap();
+        writeln!(text, "clusters:").unwrap();
         for (index, kind) in KINDS.iter().enumerate() {
             let (hypervisor, address, interface) =
                 (self.place.hosts[index].name(), &self.addresses[index], interfaces[index]);
             let via = if *kind == "nat" { "hypervisor" } else { "direct" };
+            if *kind != "macvtap" {
+                let cluster = if *kind == "nat" { "apart" } else { "lab" };
+                writeln!(text, "  {cluster}:\n    guest: {{ {guest} }}\n    members:").unwrap();
+            }
             writeln!(
                 text,
                 "      {kind}: {{ hypervisor: {hypervisor}, ssh_via: {via}, interfaces: [{{ {interface}, ip: {address}/24 }}] }}"

@@ -137,3 +137,24 @@ fn what_etcd_does_not_support_is_refused_before_anything_is_done() {
     assert!(!said.stdout.lines().any(|line| line.starts_with("changed ")), "{}", said.stdout);
     all_run(&site, &version);
 }
+
+#[test]
+fn what_takes_a_member_down_needs_a_turn() {
+    let site = site(3, "3.5", PLAIN);
+    let play = |rollout: &str, task: &str| {
+        let text = format!("- hosts: prod\n  become: true\n{rollout}  tasks:\n    - name: Now\n      {task}\n");
+        site.place.folder.write("down.yaml", &text);
+        site.place.folder.run(&["playbook", "down.yaml", "-i", "inventory.yaml"])
+    };
+    let restart = "service: { name: etcd, state: restarted }";
+    let refused = play("", restart).ends(3);
+    assert!(refused.stdout.contains("would take") && refused.stdout.contains("rollout:"), "{}", refused.stdout);
+    play("", "reboot:").ends(3);
+    let words = ["exec", "prod", "-i", "inventory.yaml", "-b", "-m", "service", "-a", "name=etcd state=stopped"];
+    site.place.folder.run(&words).ends(3);
+    site.is_served_by_all();
+    // Another service is nobody's business, and in a turn it is done.
+    play("", "service: { name: cron, state: stopped }");
+    play("  rollout: { strategy: etcd }\n", restart).ends(0);
+    site.is_served_by_all();
+}

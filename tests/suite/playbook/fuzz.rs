@@ -39,7 +39,7 @@ fn project() -> (Project, Vec<PathBuf>) {
 fn the_corpus_is_good() {
     let (project, _) = project();
     let playbook = project.load();
-    assert_eq!(playbook.plays.len(), 2);
+    assert_eq!(playbook.plays.len(), 3);
     insta::with_settings!({ omit_expression => true }, {
         insta::assert_snapshot!(tasks(&playbook.plays[1]).join("\n"));
     });

@@ -1,0 +1,54 @@
+//! The quorum guard: what takes a member of a cluster down runs in the turn of a rollout, or not at all.
+
+use super::node::{NodeRun, Trouble};
+use crate::{
+    etcd::ClusterRecord,
+    inventory::{Host, HostKind},
+    model::{Disruption, Effects, Outcome, Resource},
+};
+
+/// The unit of every member that etcdrun has set up.
+const UNIT: &str = "etcd.service";
+
+impl NodeRun {
+    /// Refuses what would take a member down outside of a turn. A cluster that was never formed has nothing to lose.
+    pub(super) fn keep_members_up(&self, effects: &Effects, target: &Host) -> Result<(), Trouble> {
+        if !takes_down(effects) || self.context.graph.play(self.play).rolls {
+            return Ok(());
+        }
+        for member in self.members_on(target) {
+            let HostKind::Member { cluster, .. } = &member.kind else { continue };
+            let record = ClusterRecord::load(&self.context.options.state, cluster.as_str());
+            // A record that cannot be read says at least that there is a cluster.
+            if matches!(record, Ok(None)) {
+                continue;
+            }
+            let msg = format!(
+                "this would take {} down, a member of {cluster}, without asking whether the cluster can spare it",
+                member.name
+            );
+            let hint = "put `rollout: {strategy: etcd}` on the play, so that members take turns; `playbooks/reboot.yaml` and `settings.yaml` do";
+            let outcome = Outcome { refused: true, ..Outcome::failed(msg) };
+            return Err(Trouble::Failed(Box::new(outcome), Some(hint.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// The members that go down with a target: itself, the guest that the task is about, or all guests.
+    fn members_on(&self, target: &Host) -> Vec<&Host> {
+        let inventory = &self.context.inventory;
+        let own = inventory.host_by_id(self.host);
+        let is_member = |host: &Host| matches!(host.kind, HostKind::Member { .. });
+        if is_member(own) {
+            return vec![own];
+        }
+        let on_target = |host: &&Host| inventory.hypervisor_of(host.id).is_some_and(|other| other.id == target.id);
+        inventory.hosts().filter(|host| is_member(host) && on_target(host)).collect()
+    }
+}
+
+/// Whether it stops etcd, or the machine that etcd is on.
+fn takes_down(effects: &Effects) -> bool {
+    let other_unit = |resource: &Resource| matches!(resource, Resource::Unit(name) if name != UNIT);
+    effects.disrupts == Disruption::Yes && !effects.writes.iter().any(other_unit)
+}
