@@ -164,7 +164,7 @@ impl Builder {
     /// Each host has its turn.
     fn step(&mut self, batch: &mut Batch<'_>, rollout: &Rollout, group: u32, version: Option<Version>) {
         let number = u32::try_from(self.graph.steps.len()).unwrap_or(u32::MAX);
-        let at_once = rollout.settings.max_unavailable;
+        let at_once = self.at_once(batch, rollout);
         self.graph.steps.push(RolloutStep { group, at_once, version, turns: Vec::new() });
         batch.variant = Some(self.step_variant(rollout, version, false));
         let gate = self.gather(batch, NodeKind::Hop(number));
@@ -185,6 +185,17 @@ impl Builder {
             lane.branch = branch;
         }
         batch.variant = None;
+    }
+
+    /// As many as the playbook says, and no more than leave a majority: gates of turns that begin together do not see
+    /// each other.
+    fn at_once(&self, batch: &Batch<'_>, rollout: &Rollout) -> usize {
+        let settings = &rollout.settings;
+        let cluster = batch.lanes.first().and_then(|lane| cluster_of(batch.inventory, lane.host));
+        match cluster.filter(|_| settings.strategy == Strategy::Etcd && !settings.allow_outage) {
+            Some(cluster) => settings.max_unavailable.min((cluster.members.len().saturating_sub(1) / 2).max(1)),
+            None => settings.max_unavailable,
+        }
     }
 
     /// For as many turns as there are: wait until one is free, ask who is next, and give it away.

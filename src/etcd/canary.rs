@@ -76,6 +76,7 @@ async fn sing(members: Vec<MemberClient>, key: String, shared: Arc<Mutex<State>>
         if let Err(error) = verses(member, &key, &mut value, &shared).await {
             complain(&shared, &format!("{}: {error}", member.name));
             place += 1;
+            tokio::time::sleep(PACE).await;
         }
     }
 }

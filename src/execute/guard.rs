@@ -11,12 +11,15 @@ use crate::{
 const UNIT: &str = "etcd.service";
 
 impl NodeRun {
-    /// Refuses what would take a member down outside of a turn. A cluster that was never formed has nothing to lose.
+    /// Refuses what would take a member down outside of its turn. A cluster that was never formed has nothing to lose.
     pub(super) fn keep_members_up(&self, effects: &Effects, target: &Host) -> Result<(), Trouble> {
-        if !takes_down(effects) || self.context.graph.play(self.play).rolls {
+        let own = self.context.inventory.host_by_id(self.host);
+        let rolls = self.context.graph.play(self.play).rolls;
+        // Who lets hypervisors take turns has been asked for them; the guests of others are another matter.
+        if !takes_down(effects) || (rolls && !is_member(own)) {
             return Ok(());
         }
-        for member in self.members_on(target) {
+        for member in self.members_on(target).into_iter().filter(|member| !rolls || member.id != own.id) {
             let HostKind::Member { cluster, .. } = &member.kind else { continue };
             let record = ClusterRecord::load(&self.context.options.state, cluster.as_str());
             // A record that cannot be read says at least that there is a cluster.
@@ -38,13 +41,18 @@ impl NodeRun {
     fn members_on(&self, target: &Host) -> Vec<&Host> {
         let inventory = &self.context.inventory;
         let own = inventory.host_by_id(self.host);
-        let is_member = |host: &Host| matches!(host.kind, HostKind::Member { .. });
-        if is_member(own) {
+        if self.task.module.name == "libvirt_domain" && is_member(own) {
             return vec![own];
         }
-        let on_target = |host: &&Host| inventory.hypervisor_of(host.id).is_some_and(|other| other.id == target.id);
-        inventory.hosts().filter(|host| is_member(host) && on_target(host)).collect()
+        let goes_too = |host: &&Host| {
+            host.id == target.id || inventory.hypervisor_of(host.id).is_some_and(|other| other.id == target.id)
+        };
+        inventory.hosts().filter(|host| is_member(host)).filter(goes_too).collect()
     }
+}
+
+fn is_member(host: &Host) -> bool {
+    matches!(host.kind, HostKind::Member { .. })
 }
 
 /// Whether it stops etcd, or the machine that etcd is on.

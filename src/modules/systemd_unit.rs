@@ -81,6 +81,8 @@ impl Module for SystemdUnit {
 
     fn effects(&self) -> Effects {
         let disrupts = match (self.state, self.started) {
+            (State::Absent, _) if self.dropin.is_none() => Disruption::Yes,
+            (_, Some(false)) => Disruption::Yes,
             (State::Absent, _) | (_, Some(_)) => Disruption::Maybe,
             _ => Disruption::No,
         };

@@ -119,7 +119,9 @@ fn a_server_that_does_not_start_is_rolled_back() {
     let sum = super::etcd::sha256(&broken);
     let entry = format!("  3.6.15: {{ file: {}, sha256: {sum} }}\n", broken.display());
     wants(&site, &version, "3.6.15", &entry);
-    let said = upgrade(&site).ends(2);
+    let play = "- hosts: clusters\n  become: true\n  rollout: { strategy: etcd, upgrade: true, on_failure: rollback }\n  roles: [etcd]\n";
+    site.place.folder.write("back.yaml", play);
+    let said = site.place.folder.run(&["playbook", "back.yaml", "-i", "inventory.yaml"]).ends(2);
     assert!(said.stdout.contains("is back at what it was"), "{}", said.stdout);
     all_run(&site, &version);
     let touched =
@@ -150,6 +152,7 @@ fn what_takes_a_member_down_needs_a_turn() {
     let refused = play("", restart).ends(3);
     assert!(refused.stdout.contains("would take") && refused.stdout.contains("rollout:"), "{}", refused.stdout);
     play("", "reboot:").ends(3);
+    play("", "systemd_unit: { name: etcd.service, state: absent }").ends(3);
     let words = ["exec", "prod", "-i", "inventory.yaml", "-b", "-m", "service", "-a", "name=etcd state=stopped"];
     site.place.folder.run(&words).ends(3);
     site.is_served_by_all();
