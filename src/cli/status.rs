@@ -156,7 +156,7 @@ impl Plan {
                 .help("`etcdrun playbook site.yaml` makes it; --state-dir names another folder")
         };
         let keeping = Keeping { store: &self.store, opener };
-        let kept = self.store.authority_certificate()?;
+        let kept = self.store.trusted()?;
         if self.auth.method() == AuthMethod::Password {
             let password = match &self.auth.root_password {
                 Some(password) => Some(password.clone().into()),
@@ -172,7 +172,7 @@ impl Plan {
         }
         let authority = Authority::open(&self.tls, &keeping)?.ok_or_else(nobody)?;
         let root = authority.client("root", &self.tls, &self.store, Renewal::ForNow).await?;
-        Ok(Credential { authority: authority.pem, identity: Some((root.certificate, root.key)), login: None })
+        Ok(Credential { authority: authority.trusted, identity: Some((root.certificate, root.key)), login: None })
     }
 
     async fn ask(&self, visit: &Visit, member: &Wanted, credential: Result<&Credential, &PkiError>) -> Answer {

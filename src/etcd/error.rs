@@ -8,6 +8,8 @@ pub enum EtcdError {
     Certificates(String),
     #[error("{member} does not answer: {reason}")]
     Unavailable { member: String, reason: String },
+    #[error("{member} cannot be trusted: {reason}")]
+    Handshake { member: String, reason: String },
     #[error("{member} did not answer within {limit:?}")]
     TimedOut { member: String, limit: Duration },
     #[error("{member} refuses: {reason}")]

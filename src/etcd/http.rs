@@ -1,6 +1,6 @@
 //! Plain HTTP over the same tunnel, for what etcd does not tell by gRPC.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -10,7 +10,7 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, RootCertStore,
+        ClientConfig, Error as RustlsError, RootCertStore,
         crypto::aws_lc_rs,
         pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
@@ -66,28 +66,32 @@ pub(super) async fn get(target: &Target<'_>, path: &str) -> Result<String, EtcdE
 pub(super) async fn served(target: &Target<'_>) -> Result<Certificate, EtcdError> {
     let member = target.member.to_owned();
     match tokio::time::timeout(LIMIT, show(target)).await {
-        Ok(result) => result.map_err(|reason| EtcdError::Unavailable { member, reason }),
+        Ok(result) => result,
         Err(_) => Err(EtcdError::TimedOut { member, limit: LIMIT }),
     }
 }
 
-async fn show(target: &Target<'_>) -> Result<Certificate, String> {
-    let stream = connect(target).await?;
+async fn show(target: &Target<'_>) -> Result<Certificate, EtcdError> {
+    let member = || target.member.to_owned();
+    let untrusted = |reason| EtcdError::Handshake { member: member(), reason };
+    let stream = connect(target).await.map_err(|error| match error.get_ref().and_then(|e| e.downcast_ref()) {
+        Some(RustlsError::InvalidCertificate(_)) => untrusted(error.to_string()),
+        _ => EtcdError::Unavailable { member: member(), reason: error.to_string() },
+    })?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let shown = shown.ok_or_else(|| "it shows no certificate".to_owned())?;
-    Certificate::from_der(shown.to_vec()).map_err(|error| error.message)
+    let shown = shown.ok_or_else(|| untrusted("it shows no certificate".to_owned()))?;
+    Certificate::from_der(shown.to_vec()).map_err(|error| untrusted(error.message))
 }
 
-async fn connect(target: &Target<'_>) -> Result<TlsStream<Box<dyn Stream>>, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let stream = target.dial.dial(target.address, target.port).await.map_err(|error| text(&error))?;
-    let name = ServerName::try_from(target.address.to_owned()).map_err(|error| text(&error))?;
-    target.tls.connect(name, stream).await.map_err(|error| text(&error))
+async fn connect(target: &Target<'_>) -> io::Result<TlsStream<Box<dyn Stream>>> {
+    let stream = target.dial.dial(target.address, target.port).await?;
+    let name = ServerName::try_from(target.address.to_owned()).map_err(io::Error::other)?;
+    target.tls.connect(name, stream).await
 }
 
 async fn exchange(target: &Target<'_>, path: &str) -> Result<String, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    let stream = connect(target).await?;
+    let stream = connect(target).await.map_err(|error| text(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
     // Ends with the response: hyper closes the connection once nobody asks for more of it.

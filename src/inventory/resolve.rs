@@ -570,7 +570,11 @@ fn clusters(
         let mut sections = draft.sections;
         sections.shift_remove("ssh_via");
         if let Some(ca) = sections.get_mut("tls").and_then(|tls| entry_mut(tls, "ca")) {
-            ["certificate", "key"].into_iter().for_each(|name| make_absolute(ca, name, sources));
+            let files = ["certificate", "key"];
+            files.into_iter().for_each(|name| make_absolute(ca, name, sources));
+            if let Some(next) = entry_mut(ca, "next") {
+                files.into_iter().for_each(|name| make_absolute(next, name, sources));
+            }
         }
         let name = ClusterName::new(name);
         let sections = Arc::new(sections);

@@ -140,7 +140,7 @@ impl Access<'_> {
     /// Root's credential, which stays in the state folder for other tools: a certificate, or a password.
     pub async fn root(&self, context: &ActionContext) -> Result<Credential, ActionError> {
         let authority = self.authority(context).await?;
-        let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
+        let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
         match self.auth.method() {
             AuthMethod::Certificate => {
                 let root = self.client(context, &authority, "root").await?;
@@ -167,7 +167,7 @@ impl Access<'_> {
     /// The credential of nobody in particular.
     pub async fn stranger(&self, context: &ActionContext) -> Result<Credential, ActionError> {
         let authority = self.authority(context).await?;
-        let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
+        let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
         if self.auth.method() == AuthMethod::Password {
             return Ok(credential);
         }

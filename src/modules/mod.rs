@@ -61,6 +61,8 @@ mod pause;
 mod ping;
 mod pki_ca;
 mod pki_certificate;
+mod pki_rotation;
+mod pki_users;
 mod place;
 mod reboot;
 mod registry;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
@@ -12,9 +12,10 @@ use serde::Deserialize;
 
 use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField};
 use crate::{
+    etcd::ClusterRecord,
     inventory::sections::TlsSection,
     model::{Effects, Outcome},
-    pki::{Authority, Keeping, PkiError, Store},
+    pki::{Authority, Certificate, Keeping, PkiError, Store},
 };
 
 /// Makes the certificate authority of a cluster, unless there is one.
@@ -69,13 +70,37 @@ impl EngineAction for PkiCa {
             }
             None => (make(context, &self.cluster, &self.tls).await?, true),
         };
+        self.is_trusted(&context.state, &store, &authority)?;
         if !context.check_mode() {
-            store.keep_certificate(&authority.pem).map_err(failed)?;
+            store.keep_certificate(&authority.trusted).map_err(failed)?;
+            match store.rotation().map_err(failed)? {
+                Some(rotation) if rotation.is_over(&self.tls) => drop(rotation.end(&self.tls, &store).map_err(failed)?),
+                _ => {}
+            }
         }
         Ok(Outcome { changed: is_new, ..Outcome::ok() }
             .with("certificate", store.certificate_path().display().to_string())
             .with("fingerprint", authority.certificate.fingerprint())
             .with("not_after", authority.certificate.not_after.to_string()))
+    }
+}
+
+impl PkiCa {
+    /// Members that run trust the authority that they know. Another one has to be made known to them first.
+    fn is_trusted(&self, state: &Path, store: &Store, authority: &Authority) -> Result<(), ActionError> {
+        let Some(known) = store.trusted().map_err(failed)? else { return Ok(()) };
+        let known = Certificate::parse_all(&known).map_err(failed)?;
+        let is_known = known.iter().any(|known| known.public_key == authority.certificate.public_key);
+        if is_known || matches!(ClusterRecord::load(state, &self.cluster), Ok(None)) {
+            return Ok(());
+        }
+        Err(failed(
+            PkiError::new(format!(
+                "the members of `{}` trust another authority than that of the inventory",
+                self.cluster
+            ))
+            .help("put back the former one, name the other `ca.next`, and let `etcdrun certs rotate-ca` replace it"),
+        ))
     }
 }
 
@@ -117,8 +142,14 @@ fn remember(key: Key, authority: Authority) -> Arc<Authority> {
     authority
 }
 
+/// Which authority signs has changed.
+pub(super) fn forget(context: &ActionContext, cluster: &str) {
+    let key = (context.state.clone(), cluster.to_owned());
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+}
+
 /// Opening a key may ask for a passphrase, and so take its time.
-async fn on_a_thread<T: Send + 'static>(
+pub(super) async fn on_a_thread<T: Send + 'static>(
     context: &ActionContext,
     cluster: &str,
     tls: &TlsSection,

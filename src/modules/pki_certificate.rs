@@ -1,5 +1,7 @@
 //! `pki_certificate`: a key and a certificate on the target.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -13,9 +15,9 @@ use super::{
     place::{Place, attributes},
 };
 use crate::{
-    etcd::{Credential, MemberClient},
+    etcd::{Credential, EtcdError, MemberClient},
     inventory::sections::TlsSection,
-    model::{Diff, Effects, FileMode, Outcome, Resource, Value},
+    model::{Diff, Effects, FileMode, Outcome, Resource, Seconds, Value},
     pki::{Authority, Brought, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
     remote::Payload,
 };
@@ -51,6 +53,12 @@ pub struct PkiCertificate {
     /// The key of `certificate_file`; it may be encrypted with age.
     #[serde(default)]
     key_file: Option<String>,
+    /// Renew it so long before its end, if that is longer than what `tls` says.
+    #[serde(default)]
+    early_renewal: Option<Seconds>,
+    /// Refuse to make a new key: servers that run would not take it up without a restart.
+    #[serde(default)]
+    keep_key: bool,
     /// The address at which servers on the target use the certificate, and `ports` of them: where one answers, a renewed
     /// certificate must be the one that it shows.
     #[serde(default)]
@@ -86,6 +94,7 @@ impl Module for PkiCertificate {
         ResultField { name: "new_authority", doc: "Whether another authority is trusted, as of the next start." },
         ResultField { name: "serial", doc: "The serial number of the certificate." },
         ResultField { name: "not_after", doc: "When the certificate ends." },
+        ResultField { name: "days_left", doc: "How many days that is away." },
     ];
 
     fn effects(&self) -> Effects {
@@ -126,11 +135,31 @@ impl EngineAction for PkiCertificate {
                 ))),
             };
         };
+        is_valid(&authority)?;
         match (&self.certificate_file, &self.key_file) {
             (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
             _ => self.converge(context, &authority, found).await,
         }
     }
+}
+
+/// What an authority signs is worth nothing once it has ended.
+fn is_valid(authority: &Authority) -> Result<(), ActionError> {
+    match authority.certificate.not_after > Timestamp::now() {
+        true => Ok(()),
+        false => Err(ActionError::Failed(format!(
+            "the authority itself has ended, at {}, and so has all that it could sign",
+            authority.certificate.not_after
+        ))),
+    }
+}
+
+fn with_end(outcome: Outcome, certificate: Certificate) -> Outcome {
+    let days = certificate.days_left();
+    outcome
+        .with("serial", certificate.serial)
+        .with("not_after", certificate.not_after.to_string())
+        .with("days_left", days)
 }
 
 impl Found {
@@ -157,7 +186,9 @@ impl PkiCertificate {
 
     fn request(&self) -> Request {
         let names = self.names.iter().chain(&self.tls.names).map(String::as_str);
-        Request::new(&self.name, Usage::Member, &self.tls).with_names(names)
+        let request = Request::new(&self.name, Usage::Member, &self.tls).with_names(names);
+        let early = self.early_renewal.map_or(Duration::ZERO, |early| early.0);
+        Request { early_renewal: request.early_renewal.max(early), ..request }
     }
 
     /// Like the request's own wish, but a key that is gone or was replaced needs a new one.
@@ -180,12 +211,13 @@ impl PkiCertificate {
         let issued = store.issued(&self.name).map_err(failed)?;
         let wish = self.wish(&found, authority, issued.as_ref());
         let new_authority =
-            found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.pem.as_bytes()).sha256);
+            found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
         let (why, new_key) = match &wish {
             Wish::Nothing => (None, false),
             Wish::Certificate(why) => (Some(why), false),
             Wish::KeyAndCertificate(why) => (Some(why), true),
         };
+        self.may_change_key(&found, new_key.then_some(why).flatten())?;
         let mut outcome = Outcome { changed: found.mended || new_authority || why.is_some(), ..Outcome::ok() }
             .with("new_key", new_key)
             .with("new_authority", new_authority);
@@ -197,7 +229,7 @@ impl PkiCertificate {
             return Ok(outcome);
         }
         if new_authority {
-            self.put(context, &self.authority, authority.pem.as_bytes(), "644", false).await?;
+            self.put(context, &self.authority, authority.trusted.as_bytes(), "644", false).await?;
         }
         let certificate = match why {
             None => found.certificate,
@@ -207,11 +239,20 @@ impl PkiCertificate {
             self.is_served(context, authority, certificate).await?;
         }
         Ok(match certificate {
-            Some(certificate) => {
-                outcome.with("serial", certificate.serial).with("not_after", certificate.not_after.to_string())
-            }
+            Some(certificate) => with_end(outcome, certificate),
             None => outcome,
         })
+    }
+
+    fn may_change_key(&self, found: &Found, why: Option<&String>) -> Result<(), ActionError> {
+        match why.filter(|_| self.keep_key) {
+            None => Ok(()),
+            Some(why) => Err(ActionError::Failed(format!(
+                "{} needs a new key ({why}), which etcd takes up when it restarts: `etcdrun playbook {}` does that",
+                self.name,
+                if found.certificate.is_some() { "settings.yaml" } else { "site.yaml" }
+            ))),
+        }
     }
 
     /// Sends what was brought along, where it differs.
@@ -227,11 +268,12 @@ impl PkiCertificate {
         context.masker.add(&brought.key);
         let new_key = found.key_sha256.as_deref() != Some(&*Fingerprint::of(brought.key.as_bytes()).sha256);
         let new_authority =
-            found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.pem.as_bytes()).sha256);
+            found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
         let new_certificate = found.certificate.as_ref() != Some(&brought.certificate);
+        self.may_change_key(found, new_key.then(|| "another one was brought along".to_owned()).as_ref())?;
         if !context.check_mode() {
             if new_authority {
-                self.put(context, &self.authority, authority.pem.as_bytes(), "644", false).await?;
+                self.put(context, &self.authority, authority.trusted.as_bytes(), "644", false).await?;
             }
             if new_key {
                 self.put(context, &self.key, brought.key.as_bytes(), "600", true).await?;
@@ -240,11 +282,10 @@ impl PkiCertificate {
                 self.put(context, &self.certificate, brought.pem.as_bytes(), "644", false).await?;
             }
         }
-        Ok(Outcome { changed: found.mended || new_key || new_authority || new_certificate, ..Outcome::ok() }
+        let outcome = Outcome { changed: found.mended || new_key || new_authority || new_certificate, ..Outcome::ok() }
             .with("new_key", new_key)
-            .with("new_authority", new_authority)
-            .with("serial", brought.certificate.serial)
-            .with("not_after", brought.certificate.not_after.to_string()))
+            .with("new_authority", new_authority);
+        Ok(with_end(outcome, brought.certificate))
     }
 
     async fn issue(
@@ -288,11 +329,20 @@ impl PkiCertificate {
         let Some(address) = &self.address else { return Ok(()) };
         for port in &self.ports {
             let Some(session) = context.reach.session(&self.name, &context.session) else { return Ok(()) };
-            let credential = Credential { authority: authority.pem.clone(), ..Credential::default() };
+            let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
             let client = MemberClient::new(&self.name, address, *port, &credential, tunnel(session));
             let client = client.map_err(|error| ActionError::Failed(error.to_string()))?;
-            // Where nothing answers, nothing has to be told.
-            let Ok(shown) = client.served(*port).await else { continue };
+            let shown = match client.served(*port).await {
+                Ok(shown) => shown,
+                Err(error @ EtcdError::Handshake { .. }) => {
+                    return Err(ActionError::Failed(format!(
+                        "the certificate was renewed, but at port {port} {error}; does the server read {}?",
+                        self.certificate
+                    )));
+                }
+                // Where nothing answers, nothing has to be told.
+                Err(_) => continue,
+            };
             if shown.serial != certificate.serial {
                 return Err(ActionError::Failed(format!(
                     "the certificate was renewed, but the server at port {port} still shows the one with the serial number {}; does it read {}?",

@@ -46,6 +46,8 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::ping::Ping>(),
     ModuleSpec::of::<super::pki_ca::PkiCa>(),
     ModuleSpec::of::<super::pki_certificate::PkiCertificate>(),
+    ModuleSpec::of::<super::pki_rotation::PkiRotation>(),
+    ModuleSpec::of::<super::pki_users::PkiUsers>(),
     ModuleSpec::of::<super::reboot::Reboot>(),
     ModuleSpec::of::<super::script::Script>(),
     ModuleSpec::of::<super::service::Service>(),

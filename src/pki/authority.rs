@@ -12,7 +12,7 @@ use super::{
     leaf::{distinguished_name, set_validity},
 };
 use crate::{
-    inventory::sections::{CaSection, TlsSection},
+    inventory::sections::{CaSection, NextCa, TlsSection},
     secret::{Form, Recipients, find_recipients_file, seal},
     source::{Opener, is_sealed},
 };
@@ -24,6 +24,8 @@ const SIGN_LIMIT: Duration = Duration::from_secs(60);
 pub struct Authority {
     /// Its certificate in PEM, with others behind it that lead to a root.
     pub pem: String,
+    /// Whom members and clients trust, in PEM: this one, and while it is replaced the other one too.
+    pub trusted: String,
     pub certificate: Certificate,
     signer: Signer,
 }
@@ -51,6 +53,13 @@ pub struct Client {
     pub is_new: bool,
 }
 
+/// Where an authority is that somebody brought along.
+pub(super) struct Files<'a> {
+    pub certificate: &'a str,
+    pub key: Option<&'a str>,
+    pub sign_command: &'a [String],
+}
+
 /// How an authority that is made here is kept.
 pub struct Keeping<'a> {
     pub store: &'a Store,
@@ -58,56 +67,56 @@ pub struct Keeping<'a> {
 }
 
 impl Authority {
-    /// The authority, if there is one already.
+    /// The authority that signs now, if there is one already.
     pub fn open(tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Option<Self>, PkiError> {
-        if let Some(certificate) = &tls.ca.certificate {
-            return Self::brought(certificate, &tls.ca, keeping).map(Some);
+        match keeping.store.rotation()? {
+            Some(rotation) if !rotation.is_over(tls) => rotation.signing(tls, keeping).map(Some),
+            _ => Self::settled(tls, keeping),
+        }
+    }
+
+    /// The only one that there is.
+    fn settled(tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Option<Self>, PkiError> {
+        if let Some(files) = tls.ca.files() {
+            return Self::brought(&files, keeping.opener).map(Some);
         }
         let Some(pem) = keeping.store.authority_certificate()? else { return Ok(None) };
-        let Some(sealed) = keeping.store.authority_key()? else {
-            return Err(PkiError::new(format!(
-                "the key of the authority is missing: {}",
-                keeping.store.key_path().display()
-            ))
-            .help("put it back from a copy; a new authority would be one that no member trusts"));
+        Self::kept(pem, &keeping.store.key_path(), keeping).map(Some)
+    }
+
+    /// One whose encrypted key is in the state folder.
+    pub(super) fn kept(pem: String, key_path: &Path, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
+        let Some(sealed) = keeping.store.authority_key(key_path)? else {
+            return Err(PkiError::new(format!("the key of the authority is missing: {}", key_path.display()))
+                .help("put it back from a copy; a new authority would be one that no member trusts"));
         };
-        let key = open(&sealed, &keeping.store.key_path(), keeping)?;
-        Self::with_key(pem, &key).map(Some)
+        Self::with_key(pem, &open_key(&sealed, key_path, keeping.opener)?)
     }
 
     /// A new authority, kept before anything is signed by it.
     pub fn make(cluster: &str, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
-        let recipients = recipients(&tls.ca, keeping)?;
-        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        let default = || format!("{cluster} etcd");
-        let name = tls.ca.common_name.clone().unwrap_or_else(default);
-        let mut params = CertificateParams::default();
-        params.distinguished_name = distinguished_name(&name, tls.organization.as_deref());
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_validity(&mut params, Timestamp::now(), tls.ca.validity.map_or(VALIDITY, |validity| validity.0));
-        let pem = params.self_signed(&key)?.pem();
-        let plain = Zeroizing::new(key.serialize_pem());
-        let sealed = seal(plain.as_bytes(), &recipients, Form::Armored).map_err(PkiError::new)?;
-        keeping.store.keep_authority(&pem, &sealed)?;
-        Self::with_key(pem, &plain)
+        let new = NewAuthority::generate(cluster, tls, keeping)?;
+        keeping.store.keep_authority(&new.pem, &new.sealed_key)?;
+        Self::with_key(new.pem, &new.key)
     }
 
-    fn brought(path: &str, ca: &CaSection, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
+    pub(super) fn brought(files: &Files<'_>, opener: Option<&Arc<dyn Opener>>) -> Result<Self, PkiError> {
+        let path = files.certificate;
         let pem = read(Path::new(path))?;
         let pem = String::from_utf8_lossy(&pem).into_owned();
         let certificate = Certificate::parse(&pem).map_err(|error| at(path, error))?;
         if !certificate.is_authority {
             return Err(at(path, PkiError::new("this certificate is not that of an authority")));
         }
-        if !ca.sign_command.is_empty() {
-            return Ok(Self { pem, certificate, signer: Signer::Command(ca.sign_command.clone()) });
+        if !files.sign_command.is_empty() {
+            let signer = Signer::Command(files.sign_command.to_vec());
+            return Ok(Self { trusted: pem.clone(), pem, certificate, signer });
         }
-        let Some(key_path) = &ca.key else {
+        let Some(key_path) = files.key else {
             return Err(PkiError::new("the authority has a certificate, but no key")
                 .help("give its `key`, or a `sign_command`"));
         };
-        let key = open(&read(Path::new(key_path))?, Path::new(key_path), keeping)?;
+        let key = open_key(&read(Path::new(key_path))?, Path::new(key_path), opener)?;
         Self::with_key(pem, &key).map_err(|error| at(key_path, error))
     }
 
@@ -120,7 +129,7 @@ impl Authority {
             return Err(PkiError::new("this key is not the one that the authority's certificate is for"));
         }
         let issuer = Issuer::from_ca_cert_pem(&pem, key)?;
-        Ok(Self { pem, certificate, signer: Signer::Key(Box::new(issuer)) })
+        Ok(Self { trusted: pem.clone(), pem, certificate, signer: Signer::Key(Box::new(issuer)) })
     }
 
     /// Certifies a key.
@@ -153,10 +162,10 @@ impl Authority {
     ) -> Result<Client, PkiError> {
         check_user(user)?;
         let request = Request::new(user, Usage::Client, tls);
-        let there = store.client(user)?.filter(|_| renewal != Renewal::Always);
-        let certificate = there.as_ref().and_then(|(pem, _)| Certificate::parse(pem).ok());
-        let wish = request.wish(certificate.as_ref(), &self.certificate, Timestamp::now());
-        if let (Wish::Nothing, Some((certificate, key))) = (wish, there) {
+        if renewal != Renewal::Always
+            && self.client_wish(user, tls, store)? == Wish::Nothing
+            && let Some((certificate, key)) = store.client(user)?
+        {
             return Ok(Client { certificate, key, is_new: false });
         }
         let leaf = self.issue(&request, LeafKey::generate(request.algorithm)?, store).await?;
@@ -165,6 +174,13 @@ impl Authority {
             store.keep_client(user, &leaf.certificate, &key)?;
         }
         Ok(Client { certificate: leaf.certificate, key, is_new: true })
+    }
+
+    /// What it takes for a user's certificate in the state folder to be a good one.
+    pub fn client_wish(&self, user: &str, tls: &TlsSection, store: &Store) -> Result<Wish, PkiError> {
+        let there = store.client(user)?;
+        let certificate = there.as_ref().and_then(|(pem, key)| fitting(pem, key));
+        Ok(Request::new(user, Usage::Client, tls).wish(certificate.as_ref(), &self.certificate, Timestamp::now()))
     }
 
     async fn signed_by_command(&self, command: &[String], request: &str) -> Result<String, PkiError> {
@@ -196,6 +212,62 @@ impl Authority {
         }
         Ok(pem)
     }
+}
+
+/// What is wrong with an authority that was brought along, if anything is.
+pub fn check_authority(ca: &CaSection, opener: Option<&Arc<dyn Opener>>) -> Result<(), PkiError> {
+    ca.files().map_or(Ok(()), |files| Authority::brought(&files, opener).map(drop))
+}
+
+/// The same of one that is to take its place.
+pub fn check_next_authority(next: &NextCa, opener: Option<&Arc<dyn Opener>>) -> Result<(), PkiError> {
+    Authority::brought(&next.files(), opener).map(drop)
+}
+
+/// An authority that signs nothing yet.
+pub(super) struct NewAuthority {
+    pub pem: String,
+    pub key: Zeroizing<String>,
+    pub sealed_key: Vec<u8>,
+}
+
+impl NewAuthority {
+    pub fn generate(cluster: &str, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
+        let recipients = recipients(&tls.ca, keeping)?;
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let default = || format!("{cluster} etcd");
+        let name = tls.ca.common_name.clone().unwrap_or_else(default);
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished_name(&name, tls.organization.as_deref());
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        set_validity(&mut params, Timestamp::now(), tls.ca.validity.map_or(VALIDITY, |validity| validity.0));
+        let pem = params.self_signed(&key)?.pem();
+        let key = Zeroizing::new(key.serialize_pem());
+        let sealed_key = seal(key.as_bytes(), &recipients, Form::Armored).map_err(PkiError::new)?;
+        Ok(Self { pem, key, sealed_key })
+    }
+}
+
+impl CaSection {
+    /// Where the authority is, if it was brought along.
+    pub(super) fn files(&self) -> Option<Files<'_>> {
+        let certificate = self.certificate.as_deref()?;
+        Some(Files { certificate, key: self.key.as_deref(), sign_command: &self.sign_command })
+    }
+}
+
+impl NextCa {
+    pub(super) fn files(&self) -> Files<'_> {
+        Files { certificate: &self.certificate, key: self.key.as_deref(), sign_command: &self.sign_command }
+    }
+}
+
+/// A user's certificate, if the key is its own. A crash may have left the key of the next one beside it.
+fn fitting(pem: &str, key: &str) -> Option<Certificate> {
+    use rcgen::PublicKeyData;
+    let (certificate, key) = (Certificate::parse(pem).ok()?, KeyPair::from_pem(key).ok()?);
+    (key.subject_public_key_info() == certificate.public_key).then_some(certificate)
 }
 
 /// A request leaves to the authority what is the authority's to say.
@@ -232,11 +304,6 @@ fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiEr
         ));
     };
     Recipients::parse([own.as_str()]).map_err(PkiError::new)
-}
-
-/// The text of a key, opened if it is encrypted.
-fn open(bytes: &[u8], path: &Path, keeping: &Keeping<'_>) -> Result<Zeroizing<String>, PkiError> {
-    open_key(bytes, path, keeping.opener)
 }
 
 /// The text of a file that may be encrypted.

@@ -82,6 +82,11 @@ impl Certificate {
         own.issuer() == authority.subject() && own.verify_signature(Some(authority.public_key())).is_ok()
     }
 
+    /// Whole days until it ends; less than none once it has.
+    pub fn days_left(&self) -> i64 {
+        self.not_after.duration_since(Timestamp::now()).as_secs().div_euclid(86_400)
+    }
+
     /// The sum that people compare.
     pub fn fingerprint(&self) -> String {
         hex(&Sha256::digest(&self.der))

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! .etcdrun/pki/CLUSTER/
-//!   ca.crt          the authority's certificate
+//!   ca.crt          the authority's certificate; while it is replaced, those of both
 //!   ca.key.age      its key, encrypted; nowhere is it plain on a disk, and it is on no host
+//!   rotation.json   while it is replaced: how far that is, and the certificates of both
+//!   next.key.age    the key of the one that takes its place, encrypted
 //!   issued/NAME     what was issued to a member: sums and serials, nothing secret
 //!   requests/NAME   the request of a member, for a `sign_command` to sign again
 //!   clients/USER.crt, clients/USER.key
@@ -17,6 +19,7 @@ mod brought;
 mod certificate;
 mod error;
 mod leaf;
+mod rotation;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -24,9 +27,10 @@ mod tests;
 /// A certificate of this name belongs to no user of etcd: with it one sees what others see.
 pub const STRANGER: &str = "etcdrun-stranger";
 
-pub use authority::{Authority, Client, Keeping, Renewal};
+pub use authority::{Authority, Client, Keeping, Renewal, check_authority, check_next_authority};
 pub use brought::{Brought, check_brought};
 pub use certificate::Certificate;
 pub use error::PkiError;
 pub use leaf::{Leaf, LeafKey, Request, Usage, Wish};
+pub use rotation::{Rotation, RotationPhase};
 pub use store::{Issued, Store};

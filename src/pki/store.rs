@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::PkiError;
+use super::{PkiError, Rotation};
 use crate::state::{StateError, write_private};
 
 /// The folder of one cluster.
@@ -57,8 +57,49 @@ impl Store {
         Ok(read(&self.certificate_path())?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    pub(super) fn authority_key(&self) -> Result<Option<Zeroizing<Vec<u8>>>, PkiError> {
-        read(&self.key_path())
+    pub(super) fn authority_key(&self, path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, PkiError> {
+        read(path)
+    }
+
+    /// Whom members and clients trust, in PEM.
+    pub fn trusted(&self) -> Result<Option<String>, PkiError> {
+        match self.rotation()? {
+            Some(rotation) => Ok(Some(rotation.trusted())),
+            None => self.authority_certificate(),
+        }
+    }
+
+    /// The authority that is about to be replaced, and the one that takes its place.
+    pub fn rotation(&self) -> Result<Option<Rotation>, PkiError> {
+        let path = self.rotation_path();
+        let Some(bytes) = read(&path)? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            PkiError::new(format!("{} is damaged: {error}", path.display())).help("put it back from a copy")
+        })
+    }
+
+    pub fn keep_rotation(&self, rotation: &Rotation) -> Result<(), PkiError> {
+        let text = serde_json::to_vec_pretty(rotation).map_err(|error| PkiError::new(error.to_string()))?;
+        self.write(&self.rotation_path(), &text)?;
+        self.keep_certificate(&rotation.trusted())
+    }
+
+    /// It is over; its last file goes first, so that whatever is left means nothing.
+    pub(super) fn forget_rotation(&self) -> Result<(), PkiError> {
+        [self.rotation_path(), self.next_key_path()].iter().try_for_each(|path| remove(path))
+    }
+
+    /// The key of the authority that takes another's place, if it was made here.
+    pub(super) fn next_key_path(&self) -> PathBuf {
+        self.0.join("next.key.age")
+    }
+
+    pub(super) fn keep_next_key(&self, sealed: &[u8]) -> Result<(), PkiError> {
+        self.write(&self.next_key_path(), sealed)
+    }
+
+    fn rotation_path(&self) -> PathBuf {
+        self.0.join("rotation.json")
     }
 
     /// The key first: a certificate without it would look like an authority that lost its key.
@@ -139,6 +180,13 @@ impl Store {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| StateError::io(folder, &error))?;
         Ok(write_private(path, bytes)?)
+    }
+}
+
+fn remove(path: &Path) -> Result<(), PkiError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StateError::io(path, &error).into()),
+        _ => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::*;
 use crate::{
-    inventory::sections::{KeyAlgorithm, TlsSection},
+    inventory::sections::{KeyAlgorithm, NextCa, TlsSection},
     source::{OpenError, Opener},
 };
 
@@ -196,4 +196,87 @@ async fn users_get_a_certificate_once_and_again_when_it_is_wanted() {
     for bad in ["", "../x", "a/b", "-x"] {
         assert!(authority.client(bad, &plain, &place.store, Renewal::IfNeeded).await.is_err(), "{bad}");
     }
+}
+
+/// The authority that signs now, and how many are trusted.
+fn signing(place: &Place, tls: &TlsSection) -> (Certificate, usize) {
+    let authority = Authority::open(tls, &place.keeping()).unwrap().unwrap();
+    let trusted = Certificate::parse_all(&authority.trusted).unwrap();
+    let kept = place.store.authority_certificate().unwrap().unwrap();
+    assert_eq!(kept, authority.trusted, "ca.crt is what others should trust");
+    (authority.certificate, trusted.len())
+}
+
+fn step(place: &Place, phase: RotationPhase) {
+    let there = place.store.rotation().unwrap().unwrap();
+    place.store.keep_rotation(&Rotation { phase, complete: false, ..there }).unwrap();
+}
+
+#[tokio::test]
+async fn an_authority_is_replaced_in_phases() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let old = place.authority(&plain).certificate;
+    let rotation = Rotation::begin("prod", &plain, &place.keeping()).unwrap();
+    let new = Certificate::parse(&rotation.new).unwrap();
+    assert_ne!(old.public_key, new.public_key);
+    assert_eq!(signing(&place, &plain), (old.clone(), 2));
+    let first = place.store.trusted().unwrap();
+    step(&place, RotationPhase::Issue);
+    assert_eq!(signing(&place, &plain), (new.clone(), 2));
+    assert_eq!(place.store.trusted().unwrap(), first, "nobody restarts for it");
+    // Users get a certificate of the new one, whenever theirs would have ended.
+    let opened = Authority::open(&plain, &place.keeping()).unwrap().unwrap();
+    let before = rotation.old_authority(&plain, &place.keeping()).unwrap();
+    before.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    assert!(matches!(opened.client_wish("writer", &plain, &place.store).unwrap(), Wish::Certificate(_)));
+    assert!(opened.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap().is_new);
+    step(&place, RotationPhase::Finish);
+    assert_eq!(signing(&place, &plain), (new.clone(), 1));
+    let there = place.store.rotation().unwrap().unwrap();
+    assert!(there.end(&plain, &place.store).unwrap());
+    assert!(place.store.rotation().unwrap().is_none());
+    assert_eq!(signing(&place, &plain), (new, 1));
+}
+
+#[tokio::test]
+async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
+    let (one, other) = (Place::new(), Place::new());
+    let files = |place: &Place, name: &str| {
+        let authority = place.authority(&TlsSection::default());
+        let path = |end: &str| one.folder.path().join(format!("{name}.{end}")).display().to_string();
+        std::fs::write(path("crt"), &authority.pem).unwrap();
+        std::fs::write(path("key"), &*place.me.open(&std::fs::read(place.store.key_path()).unwrap()).unwrap()).unwrap();
+        (path("crt"), path("key"), authority.certificate)
+    };
+    let (certificate, key, old) = files(&one, "old");
+    let (next_certificate, next_key, new) = files(&other, "new");
+    let mut tls = TlsSection::default();
+    (tls.ca.certificate, tls.ca.key) = (Some(certificate), Some(key));
+    let error = Rotation::begin("prod", &tls, &one.keeping()).unwrap_err();
+    assert!(error.message.contains("nobody said which is the next one"), "{error}");
+    tls.ca.next =
+        Some(NextCa { certificate: next_certificate.clone(), key: Some(next_key.clone()), sign_command: vec![] });
+    Rotation::begin("prod", &tls, &one.keeping()).unwrap();
+    assert_eq!(signing(&one, &tls), (old, 2));
+    let mut early = tls.clone();
+    (early.ca.certificate, early.ca.key, early.ca.next) = (Some(next_certificate), Some(next_key), None);
+    let error = Authority::open(&early, &one.keeping()).err().unwrap();
+    assert!(error.message.contains("not the authority that is being replaced"), "{error}");
+    step(&one, RotationPhase::Finish);
+    let there = one.store.rotation().unwrap().unwrap();
+    assert!(!there.end(&tls, &one.store).unwrap(), "somebody has to put it into the inventory");
+    assert_eq!(signing(&one, &tls), (new.clone(), 1));
+    assert_eq!(signing(&one, &early), (new, 1));
+    assert!(one.store.rotation().unwrap().unwrap().is_over(&early));
+}
+
+#[tokio::test]
+async fn a_key_that_a_crash_has_left_beside_another_certificate_is_not_used() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let authority = place.authority(&plain);
+    let first = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    let other = authority.client("other", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    place.store.keep_client("writer", &first.certificate, &other.key).unwrap();
+    let again = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    assert!(again.is_new && *again.key != *other.key);
 }

@@ -20,12 +20,27 @@ impl From<PathBuf> for PlaybookSource {
     }
 }
 
+/// How the playbooks of the binary are called, where no other may be meant.
+const EMBEDDED_ONLY: &str = "embedded:playbooks/";
+
+/// The name of a playbook of the binary that `find` takes for no other.
+pub fn embedded_name(stem: &str) -> String {
+    format!("{EMBEDDED_ONLY}{stem}.yaml")
+}
+
 /// Looks for the path as given, then in `./playbooks`, then among those embedded in the binary.
 pub fn find(name: &str, start: &Path) -> Result<PlaybookSource, Diagnostic> {
     find_with(name, start, EMBEDDED)
 }
 
 pub(super) fn find_with(name: &str, start: &Path, embedded: Embedded) -> Result<PlaybookSource, Diagnostic> {
+    if let Some(path) = name.strip_prefix(EMBEDDED_ONLY) {
+        let (place, folder) = (embedded.playbooks.place(path), embedded.playbooks.place(""));
+        return match place.is_file() {
+            true => Ok(PlaybookSource { place }),
+            false => Err(not_found(name, &place, &[folder], std::slice::from_ref(&place))),
+        };
+    }
     let start = if start == Path::new(".") { Place::disk("") } else { Place::disk(start) };
     let given = start.join(name);
     let folders = [start.join("playbooks"), embedded.playbooks.place("")];

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     model::{Seconds, Span, Spanned, Value},
-    source::{Diagnostic, Map, Node, Vars, from_node},
+    source::{Diagnostic, Kind, Map, Node, Vars, from_node},
 };
 
 /// The key `rollout` of a play.
@@ -188,6 +188,7 @@ impl Loader<'_> {
         let (key, node) = map.entry("rollout").filter(|(_, node)| !node.is_null())?;
         let span = key.span;
         let node = self.settle(node, "rollout")?;
+        let node = self.settle_entries(node)?;
         let settings: RolloutSettings = match from_node(&node) {
             Ok(settings) => settings,
             Err(problems) => {
@@ -211,6 +212,16 @@ impl Loader<'_> {
             span,
             settings,
         })
+    }
+
+    /// Single keys may be left to whoever runs the playbook, too.
+    fn settle_entries(&mut self, mut node: Node) -> Option<Node> {
+        if let Kind::Map(map) = &mut node.kind {
+            let entries = std::mem::take(map).into_iter();
+            let settled = entries.map(|(key, value)| Some((key, self.settle(&value, "rollout")?)));
+            *map = Map::new(settled.collect::<Option<Vec<_>>>()?);
+        }
+        Some(node)
     }
 
     fn check_rollout(&mut self, settings: &RolloutSettings, span: Span, map: &Map) {

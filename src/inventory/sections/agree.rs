@@ -1,13 +1,13 @@
 //! What the sections of a cluster must agree on, once all files have merged.
 
-use std::{collections::HashMap, path::Path};
+use std::collections::HashMap;
 
-use super::{AuthMethod, AuthSection, EtcdSection, MemberTls, Release, TlsSection};
+use super::{AuthMethod, AuthSection, CaSection, EtcdSection, MemberTls, Release, TlsSection};
 use crate::{
     etcd::settings,
     inventory::types::{Cluster, Host, Inventory},
     model::{Span, Version},
-    pki::{self, Authority, Keeping, Store},
+    pki::{self, PkiError},
     source::{Diagnostic, Diagnostics, Node, Sources, did_you_mean, from_node, is_sealed},
 };
 
@@ -131,19 +131,36 @@ impl Check<'_> {
             (Some(_), Some(key), _) if self.sources.value_opener().is_none() && is_encrypted(key) => {}
             (Some(_), ..) => {
                 // It must be known before the first change, and there may be many before the first certificate.
-                let keeping = Keeping { store: &Store::new(Path::new(""), ""), opener: self.sources.opener() };
-                if let Err(error) = Authority::open(tls, &keeping) {
-                    self.diagnostics.push(Diagnostic::error(span, error.message).maybe_help(error.help));
-                }
+                let checked = pki::check_authority(ca, self.sources.opener());
+                self.told(span, checked);
             }
             _ => {}
         }
+        self.next_authority(ca);
         if let (Some(validity), Some(early)) = (tls.validity, tls.early_renewal)
             && early >= validity
         {
             let span = self.place("tls", "early_renewal");
             let message = "certificates would be renewed all the time: `early_renewal` is not shorter than `validity`";
             self.diagnostics.push(Diagnostic::error(span, message));
+        }
+    }
+
+    fn next_authority(&mut self, ca: &CaSection) {
+        let Some(next) = &ca.next else { return };
+        let span = self.place("tls", "ca");
+        if next.key.is_some() != next.sign_command.is_empty() {
+            let message = "`next` needs the `certificate` of the next authority, and its `key` or a `sign_command`";
+            self.diagnostics.push(Diagnostic::error(span, message));
+        } else if self.sources.value_opener().is_some() || !next.key.as_deref().is_some_and(is_encrypted) {
+            let checked = pki::check_next_authority(next, self.sources.opener());
+            self.told(span, checked);
+        }
+    }
+
+    fn told(&mut self, span: Option<Span>, checked: Result<(), PkiError>) {
+        if let Err(error) = checked {
+            self.diagnostics.push(Diagnostic::error(span, error.message).maybe_help(error.help));
         }
     }
 

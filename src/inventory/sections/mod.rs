@@ -25,7 +25,7 @@ pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Met
 pub(super) use guest::GuestSection;
 pub(super) use hypervisor::{Image, Network, NetworkMode, Pool};
 pub(super) use placement::check as check_placement;
-pub use tls::{CaSection, KeyAlgorithm, MemberTls, TlsSection};
+pub use tls::{CaSection, KeyAlgorithm, MemberTls, NextCa, TlsSection};
 
 use crate::source::{self, Diagnostics, Node};
 

@@ -48,6 +48,20 @@ pub struct CaSection {
     pub common_name: Option<String>,
     /// How long an authority that is made here is valid. 3650d if not given.
     pub validity: Option<Seconds>,
+    /// The authority that is to take the place of this one, by `etcdrun certs rotate-ca`. Not needed where one is made here.
+    pub next: Option<NextCa>,
+}
+
+/// An authority that exists, and is to take the place of another.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NextCa {
+    /// Its certificate, in PEM; relative to this file.
+    pub certificate: String,
+    /// Its key, in PEM, which may be encrypted with age; relative to this file.
+    pub key: Option<String>,
+    /// A command that signs, as that of `ca`.
+    pub sign_command: Vec<String>,
 }
 
 /// What kind of key a certificate has.

@@ -1,0 +1,313 @@
+//! `pki_rotation`: another authority takes the place of a cluster's, phase by phase.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Member, clients, fence, members},
+    pki_ca::{failed, forget, on_a_thread},
+};
+use crate::{
+    etcd::{Credential, EtcdError},
+    inventory::sections::{AuthMethod, AuthSection, TlsSection},
+    model::{Effects, Outcome, Value},
+    pki::{Authority, Certificate, LeafKey, PkiError, Request, Rotation, RotationPhase, STRANGER, Store, Usage},
+};
+
+/// Replaces the authority of a cluster, in phases: `trust`, `issue`, `finish`.
+///
+/// A phase begins here, then `pki_certificate` and a rolling restart bring it to the members, and it ends here: when every
+/// member was seen to be where it should be, by a handshake at its ports. Only then may the next one begin. In `trust` members
+/// and clients come to trust the new authority too; in `issue` it signs; in `finish` the old one is not trusted any more.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PkiRotation {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// Where members connect to each other.
+    #[serde(default = "peer_port")]
+    peer_port: u16,
+    /// Which phase.
+    phase: RotationPhase,
+    /// Whether it begins, or is over.
+    state: PhaseState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PhaseState {
+    Begun,
+    Ended,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+fn peer_port() -> u16 {
+    2380
+}
+
+impl Module for PkiRotation {
+    const NAME: &'static str = "pki_rotation";
+    const EXAMPLE: &'static str = "\
+- name: Another authority
+  pki_rotation:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    phase: trust
+    state: begun
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "phase", doc: "The phase that the cluster is in." },
+        ResultField {
+            name: "trusted",
+            doc: "The file with the certificates that clients should trust, on this machine.",
+        },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::converging()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        Ok(Action::Engine(Box::new(Rotate { members, module: self })))
+    }
+}
+
+struct Rotate {
+    module: PkiRotation,
+    members: Vec<Member>,
+}
+
+#[async_trait]
+impl EngineAction for Rotate {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let store = Store::new(&context.state, &self.module.cluster);
+        let there = store.rotation().map_err(failed)?.filter(|there| !there.is_over(&self.module.tls));
+        let outcome = match self.module.state {
+            PhaseState::Begun => self.begin(context, &store, there).await?,
+            PhaseState::Ended => self.end(context, &store, there).await?,
+        };
+        Ok(outcome
+            .with("phase", self.module.phase.name())
+            .with("trusted", store.certificate_path().display().to_string()))
+    }
+}
+
+impl Rotate {
+    async fn begin(
+        &self,
+        context: &ActionContext,
+        store: &Store,
+        there: Option<Rotation>,
+    ) -> Result<Outcome, ActionError> {
+        let PkiRotation { cluster, tls, phase, .. } = &self.module;
+        if let Some(there) = there.as_ref().filter(|there| there.phase == *phase) {
+            if !context.check_mode() {
+                // A crash may have come in between.
+                store.keep_certificate(&there.trusted()).map_err(failed)?;
+            }
+            return Ok(Outcome::ok());
+        }
+        if let Some(refusal) = refusal(cluster, *phase, there.as_ref()) {
+            return Ok(Outcome { refused: true, ..Outcome::failed(refusal) });
+        }
+        let msg = format!("the phase `{}` begins", phase.name());
+        if context.check_mode() {
+            return Ok(Outcome { msg, ..Outcome::changed() });
+        }
+        fence(context).await?;
+        match there {
+            None => drop(on_a_thread(context, cluster, tls, Rotation::begin).await?),
+            Some(there) => {
+                store.keep_rotation(&Rotation { phase: *phase, complete: false, ..there }).map_err(failed)?;
+            }
+        }
+        forget(context, cluster);
+        Ok(Outcome { msg, ..Outcome::changed() })
+    }
+
+    async fn end(
+        &self,
+        context: &ActionContext,
+        store: &Store,
+        there: Option<Rotation>,
+    ) -> Result<Outcome, ActionError> {
+        let PkiRotation { cluster, tls, phase, .. } = &self.module;
+        let Some(there) = there.filter(|there| there.phase == *phase && !there.complete) else {
+            let msg = next_step(cluster, *phase, &store.certificate_path().display().to_string());
+            return Ok(Outcome { msg, ..Outcome::ok() });
+        };
+        if context.check_mode() {
+            return Ok(Outcome { msg: "every member would be asked".into(), ..Outcome::changed() });
+        }
+        self.every_member(context, &there).await?;
+        fence(context).await?;
+        let mut msg = next_step(cluster, *phase, &store.certificate_path().display().to_string());
+        if *phase == RotationPhase::Finish {
+            if !there.end(tls, store).map_err(failed)? {
+                msg += "; now put `ca.next` in the place of `ca` in the inventory";
+            }
+        } else {
+            store.keep_rotation(&Rotation { complete: true, ..there }).map_err(failed)?;
+        }
+        forget(context, cluster);
+        Ok(Outcome { msg, ..Outcome::changed() })
+    }
+
+    /// Waits until all members are where the phase wants them; a handshake that was refused a moment ago may be well now.
+    async fn every_member(&self, context: &ActionContext, there: &Rotation) -> Result<(), ActionError> {
+        const LIMIT: Duration = Duration::from_secs(20);
+        const PAUSE: Duration = Duration::from_millis(200);
+        let start = Instant::now();
+        loop {
+            let seen = match there.phase {
+                RotationPhase::Trust => self.trust_both(context, there).await,
+                RotationPhase::Issue => self.show_new(context, there).await,
+                RotationPhase::Finish => self.refuse_old(context, there).await,
+            };
+            match seen {
+                Err(ActionError::Failed(_)) if start.elapsed() < LIMIT => sleep(PAUSE).await,
+                seen => return seen,
+            }
+        }
+    }
+
+    /// A client with a certificate of the new authority is let in.
+    async fn trust_both(&self, context: &ActionContext, there: &Rotation) -> Result<(), ActionError> {
+        let problem = |name: &str, port: u16, error: EtcdError| {
+            format!("{name} does not trust the new authority yet, at port {port}: {error}")
+        };
+        let stranger = self.stranger(context, there, Rotation::new_authority).await?;
+        for (name, port, answer) in self.knock(context, &stranger).await? {
+            answer.map_err(|error| ActionError::Failed(problem(&name, port, error)))?;
+        }
+        Ok(())
+    }
+
+    /// What a member shows is signed by the new authority.
+    async fn show_new(&self, context: &ActionContext, there: &Rotation) -> Result<(), ActionError> {
+        let new = Certificate::parse(&there.new).map_err(failed)?;
+        let credential = Credential { authority: there.trusted(), ..Credential::default() };
+        for port in [self.module.client_port, self.module.peer_port] {
+            for client in clients(context, &self.members, port, &credential)? {
+                let shown = client.served(port).await.map_err(|error| ActionError::Failed(error.to_string()))?;
+                if !shown.is_signed_by(&new) {
+                    return Err(ActionError::Failed(format!(
+                        "{} still shows a certificate of the old authority, at port {port}",
+                        client.name
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A client with a certificate of the old authority is refused, and one of the new authority is let in.
+    async fn refuse_old(&self, context: &ActionContext, there: &Rotation) -> Result<(), ActionError> {
+        self.trust_both(context, there).await?;
+        let stranger = self.stranger(context, there, Rotation::old_authority).await?;
+        for (name, port, answer) in self.knock(context, &stranger).await? {
+            if answer.is_ok() {
+                return Err(ActionError::Failed(format!("{name} still trusts the old authority, at port {port}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A credential of nobody in particular, for now, signed by one of the two.
+    async fn stranger(
+        &self,
+        context: &ActionContext,
+        there: &Rotation,
+        signer: fn(&Rotation, &TlsSection, &crate::pki::Keeping<'_>) -> Result<Authority, PkiError>,
+    ) -> Result<Credential, ActionError> {
+        let PkiRotation { cluster, tls, .. } = &self.module;
+        let rotation = there.clone();
+        let signer = on_a_thread(context, cluster, tls, move |_, tls, keeping| signer(&rotation, tls, keeping)).await?;
+        let request = Request::new(STRANGER, Usage::Client, tls);
+        let key = LeafKey::generate(request.algorithm).map_err(failed)?;
+        let leaf = signer.issue(&request, key, &Store::new(&context.state, cluster)).await.map_err(failed)?;
+        let identity = Some((leaf.certificate, leaf.key.unwrap_or_default()));
+        Ok(Credential { authority: there.trusted(), identity, login: None })
+    }
+
+    /// Asks every member at each port where it looks at certificates.
+    async fn knock(
+        &self,
+        context: &ActionContext,
+        credential: &Credential,
+    ) -> Result<Vec<(String, u16, Result<String, EtcdError>)>, ActionError> {
+        let looks = self.module.auth.method() == AuthMethod::Certificate;
+        let ports = looks.then_some(self.module.client_port).into_iter().chain([self.module.peer_port]);
+        let mut answers = Vec::new();
+        for port in ports {
+            let clients = clients(context, &self.members, port, credential)?;
+            let asked = clients.iter().map(|client| async move {
+                let answer = client.get("/version").await;
+                (client.name.to_string(), port, answer)
+            });
+            answers.extend(join_all(asked).await);
+        }
+        Ok(answers)
+    }
+}
+
+/// Why a phase cannot begin now, and what can.
+fn refusal(cluster: &str, wanted: RotationPhase, there: Option<&Rotation>) -> Option<String> {
+    use RotationPhase::{Finish, Issue, Trust};
+    let first = format!("`etcdrun certs rotate-ca {cluster}`");
+    match (wanted, there.map(|there| (there.phase, there.complete))) {
+        (Trust, None) | (Issue, Some((Trust, true))) | (Finish, Some((Issue, true))) => None,
+        (_, None) => {
+            Some(format!("no other authority is about to take the place of that of `{cluster}`; {first} begins it"))
+        }
+        (Trust, Some((Finish, true))) => {
+            Some("the last rotation is over: put `ca.next` in the place of `ca` in the inventory first".to_owned())
+        }
+        (wanted, Some((now, _))) if now > wanted => {
+            let flag = if now == Issue { "--issue" } else { "--finish" };
+            Some(format!("`{cluster}` is in the phase `{}` already; go on with {first} {flag}", now.name()))
+        }
+        (_, Some((Trust, false))) => Some(format!("not all members trust the new authority; run {first} again")),
+        (_, Some(_)) => {
+            Some(format!("not all members have certificates of the new authority; run {first} --issue first"))
+        }
+    }
+}
+
+/// What is to be done once a phase is over.
+fn next_step(cluster: &str, phase: RotationPhase, bundle: &str) -> String {
+    match phase {
+        RotationPhase::Trust => format!(
+            "all members of {cluster} trust both authorities. Give {bundle} to every client (`etcdrun certs export`); once they have it: etcdrun certs rotate-ca {cluster} --issue"
+        ),
+        RotationPhase::Issue => format!(
+            "all members of {cluster} have certificates of the new authority, and so have the users here. Give every client its new one (`etcdrun certs export`); once they have it: etcdrun certs rotate-ca {cluster} --finish"
+        ),
+        RotationPhase::Finish => format!("the members of {cluster} trust the new authority only"),
+    }
+}
