@@ -1,4 +1,4 @@
-//! `etcdrun certs list|issue|export`: certificates of clusters, on the operator's disk. Connects to nothing.
+//! `etcdrun certs`: certificates of clusters. `list`, `issue` and `export` work on the operator's disk and connect to nothing.
 
 use std::{
     fs::{self, DirBuilder},
@@ -15,6 +15,7 @@ use super::{
     args::{InventoryArgs, KeyArgs},
     input::{Input, Opening},
     record::state_folder,
+    renewal::{self, Common, RenewArgs, RotateArgs},
 };
 use crate::{
     inventory::{Inventory, sections::TlsSection},
@@ -56,7 +57,11 @@ enum Verb {
         #[arg(long)]
         force: bool,
     },
-    /// Write a user's certificate and key, and that of the authority, into a folder for other tools
+    /// Renew certificates of members and users that end soon; nothing restarts, and what has expired is mended too
+    Renew(Box<RenewArgs>),
+    /// Let another authority take the place of a cluster's, in three phases
+    RotateCa(Box<RotateArgs>),
+    /// Write a user's certificate and key, and the authorities to trust, into a folder for other tools
     Export {
         /// The user
         user: String,
@@ -67,8 +72,16 @@ enum Verb {
 }
 
 pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliError> {
+    let paths =
+        InventoryArgs { inventory: args.inventory.clone(), keys: args.keys.clone(), ..InventoryArgs::default() };
+    let common =
+        || Common { inventory: paths.clone(), cluster: args.cluster.clone(), state_dir: args.state_dir.clone() };
+    match &args.verb {
+        Verb::Renew(renew) => return renewal::renew(renew, common(), invocation),
+        Verb::RotateCa(rotate) => return renewal::rotate(rotate, common(), invocation),
+        Verb::List | Verb::Issue { .. } | Verb::Export { .. } => {}
+    }
     let mut input = Input::new(&args.keys, Opening::All, invocation);
-    let paths = InventoryArgs { inventory: args.inventory.clone(), ..InventoryArgs::default() };
     let inventory = input.inventory(&paths, invocation);
     input.check(invocation)?;
     let state = state_folder(args.state_dir.as_deref(), &input.inventories, invocation);
@@ -78,7 +91,7 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
             .filter(|cluster| args.cluster.as_deref().is_none_or(|name| name == cluster.name.as_str()));
         let mut rows = Vec::new();
         for cluster in clusters {
-            rows.extend(list(&inventory, cluster.name.as_str(), state.path())?);
+            rows.extend(Holders::of(&inventory, cluster.name.as_str()).rows(state.path())?);
         }
         invocation.print(&listing(&rows, invocation.json))?;
         return Ok(Exit::Success);
@@ -86,7 +99,7 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
     let name = the_cluster(&inventory, args.cluster.as_deref())?;
     let store = Store::new(state.path(), &name);
     match &args.verb {
-        Verb::List => {}
+        Verb::List | Verb::Renew(_) | Verb::RotateCa(_) => {}
         Verb::Issue { user, force } => {
             let paths = issue(&inventory, &input, &name, &store, user, *force)?;
             invocation.print(&paths)?;
@@ -121,44 +134,81 @@ pub(super) fn find_cluster(inventory: &Inventory, name: &str) -> Result<String, 
 }
 
 /// One certificate that is known here.
-struct Row {
+pub(super) struct Row {
     cluster: String,
     kind: &'static str,
     name: String,
     not_after: Timestamp,
+    /// What there is to say of it.
+    pub note: Option<String>,
 }
 
-fn list(inventory: &Inventory, cluster: &str, state: &Path) -> Result<Vec<Row>, CliError> {
-    let store = Store::new(state, cluster);
-    let row = |kind, name: &str, not_after| Row { cluster: cluster.to_owned(), kind, name: name.to_owned(), not_after };
-    let mut rows = Vec::new();
-    if let Some(pem) = store.authority_certificate().map_err(failed)? {
-        let authority = Certificate::parse(&pem).map_err(failed)?;
-        rows.push(row("authority", &authority.common_name, authority.not_after));
+impl Row {
+    /// Whether both are about the same certificate.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let key = |row: &Self| (row.cluster.clone(), row.kind, row.name.clone(), row.not_after);
+        key(self) == key(other)
     }
-    let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
-    for name in members.map(|id| inventory.host_by_id(*id).name.as_str()) {
-        if let Some(issued) = store.issued(name).map_err(failed)?
-            && let Ok(not_after) = issued.not_after.parse()
-        {
-            rows.push(row("member", name, not_after));
-        }
-    }
-    for user in store.users().map_err(failed)?.into_iter().filter(|user| user != STRANGER) {
-        if let Some((pem, _)) = store.client(&user).map_err(failed)? {
-            rows.push(row("user", &user, Certificate::parse(&pem).map_err(failed)?.not_after));
-        }
-    }
-    Ok(rows)
 }
 
-fn listing(rows: &[Row], json: bool) -> String {
+/// A cluster and its members.
+pub(super) struct Holders {
+    cluster: String,
+    members: Vec<String>,
+}
+
+impl Holders {
+    pub fn of(inventory: &Inventory, cluster: &str) -> Self {
+        let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
+        let members = members.map(|id| inventory.host_by_id(*id).name.to_string()).collect();
+        Self { cluster: cluster.to_owned(), members }
+    }
+
+    fn row(&self, kind: &'static str, name: &str, not_after: Timestamp) -> Row {
+        Row { cluster: self.cluster.clone(), kind, name: name.to_owned(), not_after, note: None }
+    }
+
+    pub fn rows(&self, state: &Path) -> Result<Vec<Row>, CliError> {
+        let store = Store::new(state, &self.cluster);
+        let mut rows = self.authorities(&store).map_err(failed)?;
+        for name in &self.members {
+            if let Some(issued) = store.issued(name).map_err(failed)?
+                && let Ok(not_after) = issued.not_after.parse()
+            {
+                rows.push(self.row("member", name, not_after));
+            }
+        }
+        for user in store.users().map_err(failed)?.into_iter().filter(|user| user != STRANGER) {
+            if let Some((pem, _)) = store.client(&user).map_err(failed)? {
+                rows.push(self.row("user", &user, Certificate::parse(&pem).map_err(failed)?.not_after));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The one that there is, or both while one takes the other's place.
+    fn authorities(&self, store: &Store) -> Result<Vec<Row>, PkiError> {
+        let row = |pem: &str, note: Option<String>| -> Result<Row, PkiError> {
+            let authority = Certificate::parse(pem)?;
+            Ok(Row { note, ..self.row("authority", &authority.common_name, authority.not_after) })
+        };
+        if let Some(rotation) = store.rotation()? {
+            let complete = if rotation.complete { ", complete" } else { "" };
+            let new = format!("new, in the phase `{}`{complete}", rotation.phase.name());
+            return Ok(vec![row(&rotation.old, Some("old".to_owned()))?, row(&rotation.new, Some(new))?]);
+        }
+        store.authority_certificate()?.iter().map(|pem| row(pem, None)).collect()
+    }
+}
+
+pub(super) fn listing(rows: &[Row], json: bool) -> String {
     if json {
         let rows: Vec<_> = rows
             .iter()
             .map(|row| {
                 serde_json::json!({
                     "cluster": row.cluster, "kind": row.kind, "name": row.name, "not_after": row.not_after.to_string(),
+                    "note": row.note,
                 })
             })
             .collect();
@@ -173,8 +223,9 @@ fn listing(rows: &[Row], json: bool) -> String {
     for row in rows {
         let days = row.not_after.duration_since(Timestamp::now()).as_secs() / 86_400;
         let day = row.not_after.strftime("%Y-%m-%d");
-        let left = if days < 0 { "over".to_owned() } else { format!("{days} days left") };
-        text += &format!("{:cluster$}  {:9}  {:name$}  {day}, {left}\n", row.cluster, row.kind, row.name);
+        let left = if row.not_after < Timestamp::now() { "over".to_owned() } else { format!("{days} days left") };
+        let note = row.note.as_ref().map(|note| format!(", {note}")).unwrap_or_default();
+        text += &format!("{:cluster$}  {:9}  {:name$}  {day}, {left}{note}\n", row.cluster, row.kind, row.name);
     }
     text
 }
@@ -220,7 +271,7 @@ fn export(store: &Store, user: &str, folder: &Path) -> Result<String, CliError> 
         CliError::usage_with_help(format!("there is no certificate of `{user}` here"), help)
     };
     let (certificate, key) = store.client(user).map_err(failed)?.ok_or_else(nothing)?;
-    let authority = store.authority_certificate().map_err(failed)?.ok_or_else(nothing)?;
+    let authority = store.trusted().map_err(failed)?.ok_or_else(nothing)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let folder = fs::canonicalize(folder)?;
     let mut text = String::new();

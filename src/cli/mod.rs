@@ -20,6 +20,7 @@ mod listing;
 mod plan;
 mod playbook;
 mod record;
+mod renewal;
 mod resume;
 mod run;
 mod runs;
@@ -77,7 +78,7 @@ enum Command {
     Inventory(inventory::InventoryCommand),
     /// Find everything that is wrong, without connecting
     Lint(lint::LintArgs),
-    /// List, issue and export certificates of clusters
+    /// List, issue, renew and export certificates of clusters, and rotate authorities
     Certs(certs::CertsCommand),
     /// Encrypt, view, edit and rekey secrets
     Secret(secret::SecretCommand),
