@@ -54,7 +54,7 @@ fn writer(site: &Site) -> Writer {
 }
 
 /// All that was acknowledged is there.
-fn nothing_is_lost(site: &Site, written: &Written) {
+pub(super) fn nothing_is_lost(site: &Site, written: &Written) {
     let keys = site.etcdctl(&["get", "--prefix", "/written/", "--keys-only"]);
     let found: HashSet<u64> =
         keys.lines().filter_map(|line| line.strip_prefix("/written/")).filter_map(|n| n.parse().ok()).collect();

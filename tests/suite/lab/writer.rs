@@ -17,7 +17,7 @@ use etcdrun::etcd::{Credential, Dial, MemberClient, Stream};
 const PACE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(500);
 
-struct Direct;
+pub(super) struct Direct;
 
 #[async_trait]
 impl Dial for Direct {

@@ -1,0 +1,265 @@
+//! Certificates of real clusters that are renewed, mended and replaced, while clients write and connect.
+
+use std::{
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use etcdrun::etcd::{Credential, MemberClient};
+use etcdrun_lab::wait;
+
+use super::{
+    Said,
+    etcd::{PLAIN, Site},
+    upgrade::nothing_is_lost,
+    writer::{Direct, Writer, Written},
+};
+
+fn certs(site: &Site, words: &[&str]) -> Said {
+    site.place.folder.run(&[&["certs"], words, &["-i", "inventory.yaml"]].concat())
+}
+
+/// What a client of root has, as it was exported just now.
+fn exported(site: &Site, folder: &str) -> Credential {
+    certs(site, &["export", "root", "--to", folder]).ends(0);
+    let pem = |name: &str| site.place.folder.read(&format!("{folder}/{name}"));
+    let identity = Some((pem("root.crt"), pem("root.key").into()));
+    Credential { authority: pem("ca.crt"), identity, login: None }
+}
+
+/// Connects anew all the time, to every member, and remembers who was not to be trusted or did not trust it.
+struct Knocking {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Vec<String>)>,
+}
+
+impl Knocking {
+    fn start(site: &Site, credential: &Credential) -> Self {
+        let (members, credential) = (site.members(), credential.clone());
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let (mut handshakes, mut refused) = (0, Vec::new());
+            while !told.load(Ordering::Relaxed) {
+                for (name, ip) in &members {
+                    let answer = runtime.block_on(async {
+                        MemberClient::new(name, ip, 2379, &credential, Arc::new(Direct)).unwrap().get("/version").await
+                    });
+                    match answer {
+                        Ok(_) => handshakes += 1,
+                        Err(error) if is_refusal(&error.to_string()) => refused.push(error.to_string()),
+                        // It restarts.
+                        Err(_) => {}
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            (handshakes, refused)
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        let (handshakes, refused) = self.thread.join().unwrap();
+        assert!(refused.is_empty() && handshakes > 20, "{handshakes} handshakes, refused: {refused:?}");
+        handshakes
+    }
+}
+
+/// Either side said of the other's certificate that it is not good.
+fn is_refusal(error: &str) -> bool {
+    ["certificate", "alert", "UnknownCA", "UnknownIssuer"].iter().any(|word| error.contains(word))
+}
+
+/// A change while a client writes and another connects again and again; none of them may notice.
+fn unnoticed(site: &Site, what: &str, credential: &Credential, change: impl FnOnce()) {
+    site.etcdctl(&["del", "--prefix", "/written/"]);
+    let (writer, knocking) = (Writer::start(&site.members(), credential), Knocking::start(site, credential));
+    change();
+    let (written, handshakes) = (writer.stop(), knocking.stop());
+    nothing_is_lost(site, &written);
+    let Written { acknowledged, longest, errors } = &written;
+    println!(
+        "{what}: {} writes, longest gap {longest:?}, {} retries, {handshakes} handshakes, none refused",
+        acknowledged.len(),
+        errors.len()
+    );
+}
+
+fn starts(site: &Site) -> Vec<String> {
+    let started = ["systemctl", "show", "--value", "-p", "InvocationID", "etcd"];
+    site.place.hosts.iter().map(|host| host.run(&started).unwrap()).collect()
+}
+
+/// The serial number that each member shows at a port.
+fn serials(site: &Site, credential: &Credential, port: u16) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let serial = |(name, ip): &(String, String)| {
+        runtime.block_on(async {
+            let client = MemberClient::new(name, ip, port, credential, Arc::new(Direct)).unwrap();
+            client.served(port).await.unwrap().serial
+        })
+    };
+    site.members().iter().map(serial).collect()
+}
+
+#[test]
+fn renewed_certificates_are_shown_without_a_restart() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    certs(&site, &["issue", "writer"]).ends(0);
+    let credential = exported(&site, "client");
+    let before = (starts(&site), serials(&site, &credential, 2379));
+    let changes = |said: &Said| said.stdout.lines().filter(|line| line.starts_with("changed ")).count();
+
+    let early = certs(&site, &["renew"]).ends(0);
+    assert_eq!(changes(&early), 0, "nothing is due: {}", early.stdout);
+    assert!(!early.stdout.contains("renewed") && early.stdout.contains("364 days left"), "{}", early.stdout);
+    let plan = certs(&site, &["renew", "prod", "--early", "366d", "--check"]).ends(0);
+    assert!(plan.stdout.contains("change "), "{}", plan.stdout);
+    assert_eq!(serials(&site, &credential, 2379), before.1, "a plan renews nothing");
+
+    unnoticed(&site, "renewal", &credential, || {
+        let said = certs(&site, &["renew", "prod", "--early", "366d"]).ends(0);
+        // Three members, root and the other user; and what only tests whether authentication is on.
+        assert_eq!(said.stdout.matches("364 days left, renewed").count(), 5, "{}", said.stdout);
+    });
+    for port in [2379, 2380] {
+        let now = serials(&site, &credential, port);
+        assert!(now.iter().zip(&before.1).all(|(now, before)| now != before), "port {port}");
+    }
+    assert_eq!(starts(&site), before.0, "nothing restarts");
+    site.is_served_by_all();
+    site.changes_nothing();
+
+    let wrong = certs(&site, &["renew", &site.names[0]]).ends(5);
+    assert!(wrong.stderr.contains("there is no cluster"), "{}", wrong.stderr);
+    // A key that is gone takes a restart, which is not for this verb.
+    site.place.hosts[0].run(&["sh", "-c", "mv /etc/etcd/pki/server.key /root/"]).unwrap();
+    let key = certs(&site, &["renew", "--all"]).ends(2);
+    assert!(key.stdout.contains("needs a new key") && key.stdout.contains("settings.yaml"), "{}", key.stdout);
+}
+
+/// All of them at once, root's too, and the servers restart meanwhile: nobody can talk to anybody.
+#[test]
+fn expired_certificates_are_mended_over_ssh_alone() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    let key = site.place.folder.run(&["secret", "view", ".etcdrun/pki/prod/ca.key.age"]).ends(0);
+    site.place.folder.write("ca.key", &key.stdout);
+    let ca_key = site.place.folder.path("ca.key");
+    let root = site.place.hosts[0].path("/root/root.crt").unwrap();
+    let own = site.place.folder.path(".etcdrun/pki/prod/clients/root.crt");
+    std::fs::copy(&own, &root).unwrap();
+    site.place.hosts[0].expire_certificate("/root/root.crt", &ca_key).unwrap();
+    std::fs::copy(&root, &own).unwrap();
+    for host in &site.place.hosts {
+        host.expire_certificate("/etc/etcd/pki/server.crt", &ca_key).unwrap();
+        host.run(&["systemctl", "restart", "--no-block", "etcd"]).unwrap();
+    }
+    let sick = site.etcdctl(&["endpoint", "health"]);
+    assert_eq!(sick.matches("is healthy").count(), 0, "{sick}");
+
+    let said = certs(&site, &["renew"]).ends(0);
+    assert_eq!(said.stdout.matches("364 days left, renewed").count(), 4, "{}", said.stdout);
+    site.is_served_by_all();
+    site.changes_nothing();
+}
+
+#[test]
+fn another_authority_takes_over_and_clients_do_not_notice() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    let rotate = |more: &[&str]| certs(&site, &[&["rotate-ca", "prod"], more].concat());
+    let early = rotate(&["--issue"]).ends(3);
+    assert!(early.stdout.contains("`etcdrun certs rotate-ca prod` begins it"), "{}", early.stdout);
+    let before = starts(&site);
+    let plan = rotate(&["--check"]).ends(0);
+    assert!(plan.stdout.contains("unknown"), "what members would get is not known yet: {}", plan.stdout);
+    assert!(!site.place.folder.path(".etcdrun/pki/prod/rotation.json").exists() && starts(&site) == before);
+
+    unnoticed(&site, "trust", &exported(&site, "first"), || {
+        let said = rotate(&[]).ends(0);
+        assert!(said.stdout.contains("once they have it: etcdrun certs rotate-ca prod --issue"), "{}", said.stdout);
+    });
+    assert!(starts(&site).iter().zip(&before).all(|(now, before)| now != before), "trust is read at the start");
+    let list = certs(&site, &["list"]).ends(0).stdout;
+    assert!(list.contains("new, in the phase `trust`, complete"), "{list}");
+    let refused = rotate(&["--finish"]).ends(3);
+    assert!(refused.stdout.contains("--issue first"), "{}", refused.stdout);
+
+    let bundle = exported(&site, "second");
+    assert_eq!(bundle.authority.matches("BEGIN CERTIFICATE").count(), 2, "{}", bundle.authority);
+    let running = starts(&site);
+    unnoticed(&site, "issue", &bundle, || drop(rotate(&["--issue"]).ends(0)));
+    assert_eq!(starts(&site), running, "certificates are read at every handshake");
+    let old = rotate(&[]).ends(3);
+    assert!(old.stdout.contains("in the phase `issue` already"), "{}", old.stdout);
+
+    unnoticed(&site, "finish", &exported(&site, "third"), || drop(rotate(&["--finish"]).ends(0)));
+    let last = exported(&site, "fourth");
+    assert_eq!(last.authority.matches("BEGIN CERTIFICATE").count(), 1, "{}", last.authority);
+    let first = site.place.folder.read("first/ca.crt");
+    assert!(!first.contains(last.authority.trim()));
+    // What the old authority has signed opens nothing any more.
+    let outdated = Credential { authority: last.authority, ..bundle };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (name, ip) in site.members() {
+        let answer = runtime.block_on(async {
+            MemberClient::new(&name, &ip, 2379, &outdated, Arc::new(Direct)).unwrap().get("/version").await
+        });
+        let error = answer.unwrap_err().to_string();
+        assert!(is_refusal(&error), "{error}");
+    }
+    site.is_served_by_all();
+    site.changes_nothing();
+}
+
+/// How many runs were begun.
+fn runs(site: &Site) -> usize {
+    site.place.folder.path(".etcdrun/runs").read_dir().map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_rotation_goes_on_where_a_killed_operator_left_it() {
+    let site = Site::new(3, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    let old = site.place.folder.read(".etcdrun/pki/prod/ca.crt");
+    for phase in ["", "--issue", "--finish"] {
+        let words: Vec<&str> = ["certs", "rotate-ca", "prod", phase, "-i", "inventory.yaml"]
+            .into_iter()
+            .filter(|w| !w.is_empty())
+            .collect();
+        for (attempt, milliseconds) in [900, 1500, 2500, 1200].into_iter().enumerate() {
+            let words: &[&str] = if attempt == 0 { &words } else { &["resume"] };
+            let mut command = site.place.folder.command(words);
+            let known = runs(&site);
+            let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            if attempt == 0 {
+                wait::until("the run has begun", Duration::from_secs(30), || Ok((runs(&site) > known).then_some(())))
+                    .unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(milliseconds));
+            running.kill().unwrap();
+            running.wait().unwrap();
+            let health = site.etcdctl(&["endpoint", "health"]);
+            assert!(health.matches("is healthy").count() >= 2, "{phase}: {health}");
+        }
+        let said = site.place.folder.run(&["resume"]);
+        let is_over = said.stderr.contains("no run that could be resumed");
+        assert!(said.code == 0 || is_over, "{phase}: {}\n{}", said.stdout, said.stderr);
+        site.is_served_by_all();
+    }
+    let now = site.place.folder.read(".etcdrun/pki/prod/ca.crt");
+    assert!(now.matches("BEGIN CERTIFICATE").count() == 1 && now != old, "{now}");
+    let state = site.place.folder.path(".etcdrun/pki/prod");
+    assert!(!state.join("rotation.json").exists() && !state.join("next.key.age").exists());
+    site.changes_nothing();
+}
