@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# Ends the runner $arg_runner and all that runs in its session or process group.
+# Ends the runner $arg_runner and all that runs in its session or process group, and has started since it did: what
+# an earlier task left running in a shell that stayed is not its.
 #
 # sshd gives every exec a session of its own. Where it does not, ours is the same as the runner's,
 # and ending that would end far too much.
@@ -12,6 +13,10 @@ process() {
 	group=${line%% *}
 	line=${line#* }
 	session=${line%% *}
+	# shellcheck disable=SC2086 # The fields are wanted apart.
+	set -- $line
+	shift 16
+	start=$1
 }
 
 signal() {
@@ -20,15 +25,16 @@ signal() {
 		process "${entry#/proc/}" || continue
 		[ "$state" != Z ] || continue
 		[ "$session" = "$its_session" ] || [ "$group" = "$its_group" ] || continue
+		[ "$start" -ge "$since" ] || continue
 		found=1
 		kill -s "$1" "${entry#/proc/}" 2>/dev/null
 	done
 	[ -n "$found" ]
 }
 
-its_session=$arg_runner its_group=$arg_runner
+its_session=$arg_runner its_group=$arg_runner since=0
 if process "$arg_runner"; then
-	its_session=$session its_group=$group
+	its_session=$session its_group=$group since=$start
 fi
 process "$$" || fail "cannot read /proc"
 [ "$its_session" != "$session" ] || its_session=none

@@ -17,7 +17,7 @@ use super::{
     channel::{ChannelError, Input, Output, start_local},
     error::Trouble,
     ledger,
-    script::{Become, command_line, local_arguments},
+    script::{Become, Library, command_line, local_arguments},
     shell::{Shell, Shells},
     sudo::{self, Sudo},
     transfer::Staging,
@@ -231,7 +231,7 @@ impl Link {
             return Ok(shell);
         }
         let (input, output) = self.start(as_whom).await?;
-        Ok(Shell { input, output, used: false })
+        Ok(Shell { input, output, used: false, library: Library::default() })
     }
 
     /// Starts the bootstrap, which does nothing until it has read a whole script.

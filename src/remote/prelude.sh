@@ -1,27 +1,34 @@
 # shellcheck shell=sh
-# What a payload's body can call. Sent in front of every segment; small and sparing with forks,
-# since hundreds of hosts may run it at once.
+# What a payload's body can call. A shell that stays on a host is sent it once, so this only says what there is; each
+# script begins with _start, in a subshell. Small and sparing with forks, since hundreds of hosts may run it at once.
 #
 # Markers go to descriptor 3, the runner's own stdout, so that they arrive even where a body has
 # redirected its output. Each is one line, because bash writes line by line and somebody else may write
 # in between. The bootstrap sets _nonce; the name of _tmp is as hard to guess.
 
-: "${_nonce:?}"
-_tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
-_stop=${TMPDIR:-/tmp}/etcdrun-stop-${_nonce#*-}
-_failed=''
-# Markers that go out with the next one, since each write costs the whole way to the operator.
-_pending=''
-# Not $$, which is the bootstrap: it lives on behind us.
-{ read -r _runner _ </proc/self/stat; } 2>/dev/null || _runner=$$
-exec 3>&1
-case :${PATH:=/usr/bin:/bin}: in
-*:/usr/sbin:*) ;;
-*) PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin ;;
-esac
-CHECK=''
-DIFF=''
-TMP=''
+_start() {
+	: "${_nonce:?}"
+	_tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
+	_stop=${TMPDIR:-/tmp}/etcdrun-stop-${_nonce#*-}
+	_failed=''
+	# Markers that go out with the next one, since each write costs the whole way to the operator.
+	_pending=''
+	# Not $$, which is the bootstrap: it lives on behind us.
+	{ read -r _runner _ </proc/self/stat; } 2>/dev/null || _runner=$$
+	exec 3>&1
+	case :${PATH:=/usr/bin:/bin}: in
+	*:/usr/sbin:*) ;;
+	*) PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin ;;
+	esac
+	CHECK=''
+	DIFF=''
+	TMP=''
+	trap _leave EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 141' PIPE
+	trap 'exit 143' TERM
+}
 
 _begin() {
 	_quiet=''
@@ -70,12 +77,6 @@ _leave() {
 	[ ! -e "$_stop" ] || rm -f "$_stop"
 	printf '%s%s done\n' "$_pending" "$_nonce" >&3
 }
-
-trap _leave EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 141' PIPE
-trap 'exit 143' TERM
 
 # A marker with a text of any bytes: _text 'WORD ...' TEXT
 _text() {

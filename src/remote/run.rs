@@ -11,11 +11,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Link, Payload, RemoteError, Segment, Session, Step, StepSink, Transport,
+    Fence, Link, Payload, RemoteError, Segment, Session, Step, StepSink, Transport,
     channel::{ChannelError, Ending, Input, Output, Said},
     error::Trouble,
     reader::{Event, Reader, Source},
-    script::{Become, NO_SCRIPT, Nonce, Script},
+    script::{self, Become, Library, NO_SCRIPT, Nonce, Script},
     shell::Shell,
     sudo,
 };
@@ -53,7 +53,7 @@ pub(super) struct Data<'a> {
 struct Run<'a> {
     link: &'a Link,
     as_whom: Become<'a>,
-    steps: &'a [Step],
+    segment: &'a Segment,
     sink: &'a dyn StepSink,
     files: Files<'a>,
     reader: Reader,
@@ -110,16 +110,13 @@ impl Session {
         }
         let as_whom = self.link.becoming(user).await?;
         let nonce = Nonce::random();
-        let fences = self.link.fences();
-        let script = match data {
-            Some(_) => Script::before_data(segment, &nonce, &fences)?,
-            None => Script::of(segment, &nonce, &fences)?,
-        };
+        segment.steps.iter().try_for_each(script::check)?;
         if self.link.options.transport == Transport::Nowhere {
+            drop(Script::of(segment, &nonce, &self.link.fences(), Library::default()));
             return Ok(unsent(segment, sink));
         }
         let run = Run { files, stop, stoppable: stop.is_some(), ..Run::new(&self.link, as_whom, segment, sink, nonce) };
-        run.go(script, data).await
+        run.go(&self.link.fences(), data).await
     }
 }
 
@@ -128,7 +125,7 @@ impl<'a> Run<'a> {
         Self {
             link,
             as_whom,
-            steps: &segment.steps,
+            segment,
             sink,
             files: Files::None,
             reader: Reader::new(segment, &nonce),
@@ -145,9 +142,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn go(mut self, script: Script, data: Option<Data<'_>>) -> Result<Vec<Outcome>, RemoteError> {
-        let Shell { input, mut output, used } = self.link.shell(self.as_whom).await?;
+    async fn go(mut self, fences: &[Fence], data: Option<Data<'_>>) -> Result<Vec<Outcome>, RemoteError> {
+        let Shell { input, mut output, used, library } = self.link.shell(self.as_whom).await?;
         self.used = used;
+        let script = match data {
+            Some(_) => Script::before_data(self.segment, &self.nonce, fences),
+            None => Script::of(self.segment, &self.nonce, fences, library),
+        };
+        let library = library.and(script.library);
         let password = self.link.options.become_password.as_ref().filter(|_| !used);
         let before = sudo::lines_before_script(self.as_whom, password);
         // With data behind it, the script is there before the input ends.
@@ -173,7 +175,7 @@ impl<'a> Run<'a> {
                 said = output.next() => match said {
                     Ok(Some(said)) => if self.hear(said).await? {
                         if let Some(input) = rest {
-                            self.link.shells.keep(self.as_whom, Shell { input, output, used });
+                            self.link.shells.keep(self.as_whom, Shell { input, output, used, library });
                         }
                         return Ok(self.outcomes);
                     },
@@ -227,12 +229,12 @@ impl<'a> Run<'a> {
     }
 
     fn limit(&self, step: usize) -> Option<Duration> {
-        self.steps.get(step).and_then(|step| step.timeout).or(self.link.options.command_timeout)
+        self.segment.steps.get(step).and_then(|step| step.timeout).or(self.link.options.command_timeout)
     }
 
     /// Nothing is missing, or what is missing was not wanted any more.
     fn is_complete(&self) -> bool {
-        self.ended == self.steps.len() || self.failed || self.stoppable
+        self.ended == self.segment.steps.len() || self.failed || self.stoppable
     }
 
     async fn keep(&mut self, error: bool, bytes: &[u8]) -> Result<(), RemoteError> {
@@ -364,10 +366,9 @@ async fn stop_runner(link: &Link, as_whom: Become<'_>, runner: u32, nonce: Nonce
 async fn beside(link: &Link, as_whom: Become<'_>, payload: Payload) -> Result<(), RemoteError> {
     let segment = Segment { steps: vec![Step::plain(payload)] };
     let nonce = Nonce::random();
-    let script = Script::of(&segment, &nonce, &[])?;
     let run = Run::new(link, as_whom, &segment, &Deaf, nonce);
     // Boxed, because it serves a run that is just like it.
-    Box::pin(run.go(script, None)).await.map(drop)
+    Box::pin(run.go(&[], None)).await.map(drop)
 }
 
 enum FeedError {

@@ -11,6 +11,45 @@ use super::{
 static PRELUDE: LazyLock<String> = LazyLock::new(|| compact(include_str!("prelude.sh")));
 static CHECK: LazyLock<String> = LazyLock::new(|| compact(include_str!("check.sh")));
 
+/// What scripts call, and a shell that stays need be sent only once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Library {
+    prelude: bool,
+    check: bool,
+    ledger: bool,
+}
+
+impl Library {
+    fn needed_by(segment: &Segment) -> Self {
+        Self {
+            prelude: true,
+            check: segment.steps.iter().any(|step| step.check_mode),
+            ledger: segment.steps.iter().any(|step| step.entry.is_some()),
+        }
+    }
+
+    fn without(self, known: Self) -> Self {
+        Self {
+            prelude: self.prelude && !known.prelude,
+            check: self.check && !known.check,
+            ledger: self.ledger && !known.ledger,
+        }
+    }
+
+    pub(super) fn and(self, more: Self) -> Self {
+        Self {
+            prelude: self.prelude || more.prelude,
+            check: self.check || more.check,
+            ledger: self.ledger || more.ledger,
+        }
+    }
+
+    fn parts(self) -> impl Iterator<Item = &'static str> {
+        let parts = [(self.prelude, &PRELUDE), (self.check, &CHECK), (self.ledger, &LEDGER)];
+        parts.into_iter().filter(|(is_in, _)| *is_in).map(|(_, part)| part.as_str())
+    }
+}
+
 /// Stands on the command line of every exec, so that nothing else has to.
 ///
 /// It skips stdin up to the magic line (a password that sudo did not ask for would stand there), then
@@ -111,70 +150,83 @@ impl From<ScriptError> for RemoteError {
 pub(super) struct Script {
     /// Holds what the payloads hold, secrets too.
     pub(super) bytes: Zeroizing<Vec<u8>>,
+    /// What it calls, so that a shell which has run it knows it.
+    pub(super) library: Library,
 }
 
 impl Script {
     /// For steps that read nothing. They run in a subshell, and the bootstrap goes on behind them; unless that was
-    /// ended, for then the operator is to know.
-    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
-        // Not `(…) || exit`: left of that, `set -e` would mean nothing.
-        let run = format!("(eval \"$(head -c {ROOM_FOR_LENGTH})\"); _line=$?; [ $_line = 0 ] || exit $_line");
+    /// ended, for then the operator is to know. What the shell has in its library already is left out.
+    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence], known: Library) -> Self {
+        // Not `eval … || exit`: left of that, `set -e` would mean nothing.
+        let run = format!("eval \"$(head -c {ROOM_FOR_LENGTH})\"; _line=$?; [ $_line = 0 ] || exit $_line");
         let frame = format!("#etcdrun {nonce}\n{run}\n");
-        let mut bytes = body(segment, &frame, "exec </dev/null\n", fences)?;
+        let library = Library::needed_by(segment);
+        let mut bytes =
+            Around { frame: &frame, library: library.without(known), head: "(\nexec </dev/null\n", tail: ")\n" }
+                .put(segment, fences);
         let length = bytes.len() - frame.len();
         if let Some(at) = frame.find(ROOM_FOR_LENGTH) {
             let length = format!("{length:<width$}", width = ROOM_FOR_LENGTH.len());
             bytes[at..at + length.len()].copy_from_slice(length.as_bytes());
         }
-        Ok(Self { bytes })
+        Self { bytes, library }
     }
 
     /// For a step that reads a stream: data follows the script on stdin.
-    pub(super) fn before_data(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Result<Self, ScriptError> {
-        let body = body(segment, "", "", fences)?;
+    pub(super) fn before_data(segment: &Segment, nonce: &Nonce, fences: &[Fence]) -> Self {
+        let library = Library::needed_by(segment);
+        let body = Around { frame: "", library, head: "", tail: "" }.put(segment, fences);
         // A byte at a time, because whatever dd read beyond the script would be lost to the step.
         let frame = format!("#etcdrun {nonce}\neval \"$(dd bs=1 count={} 2>/dev/null)\"; exit\n", body.len());
         let mut bytes = Zeroizing::new(Vec::with_capacity(frame.len() + body.len()));
         bytes.extend_from_slice(frame.as_bytes());
         bytes.extend_from_slice(&body);
-        Ok(Self { bytes })
+        Self { bytes, library }
     }
 
     /// For a shell that reads it from a file, long after we are gone.
     pub(super) fn alone(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
+        segment.steps.iter().try_for_each(check)?;
+        let library = Library::needed_by(segment);
         let head = format!("LC_ALL=C\nexport LC_ALL\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
-        Ok(Self { bytes: body(segment, "", &head, &[])? })
+        Ok(Self { bytes: Around { frame: "", library, head: &head, tail: "" }.put(segment, &[]), library })
     }
 }
 
-/// The frame, and behind it the head and all else in braces.
-fn body(segment: &Segment, frame: &str, head: &str, fences: &[Fence]) -> Result<Zeroizing<Vec<u8>>, ScriptError> {
-    segment.steps.iter().try_for_each(check)?;
-    // Room for all of it at once: a vector that grows leaves copies of secrets behind.
-    let size: usize = segment.steps.iter().map(size_at_most).sum::<usize>() + size_of_bodies(segment);
-    let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
-    let fence = if is_fenced { fence_script(fences) } else { String::new() };
-    let around = frame.len() + head.len() + PRELUDE.len() + CHECK.len() + LEDGER.len() + fence.len();
-    let mut script = Zeroizing::new(Vec::with_capacity(around + size + 4));
-    script.extend_from_slice(frame.as_bytes());
-    // The braces make it all or nothing: a script that a lost connection cuts short does not parse.
-    script.extend_from_slice(b"{\n");
-    script.extend_from_slice(head.as_bytes());
-    script.extend_from_slice(PRELUDE.as_bytes());
-    if segment.steps.iter().any(|step| step.check_mode) {
-        script.extend_from_slice(CHECK.as_bytes());
+/// What a segment is put into.
+struct Around<'a> {
+    frame: &'a str,
+    library: Library,
+    head: &'a str,
+    tail: &'a str,
+}
+
+impl Around<'_> {
+    /// The frame, and behind it all else in braces: a script that a lost connection cuts short does not parse.
+    fn put(&self, segment: &Segment, fences: &[Fence]) -> Zeroizing<Vec<u8>> {
+        // Room for all of it at once: a vector that grows leaves copies of secrets behind.
+        let size: usize = segment.steps.iter().map(size_at_most).sum::<usize>() + size_of_bodies(segment);
+        let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
+        let fence = if is_fenced { fence_script(fences) } else { String::new() };
+        let library: usize = self.library.parts().map(str::len).sum();
+        let around = self.frame.len() + library + self.head.len() + fence.len() + self.tail.len();
+        let mut script = Zeroizing::new(Vec::with_capacity(around + size + 16));
+        script.extend_from_slice(self.frame.as_bytes());
+        script.extend_from_slice(b"{\n");
+        self.library.parts().for_each(|part| script.extend_from_slice(part.as_bytes()));
+        script.extend_from_slice(self.head.as_bytes());
+        script.extend_from_slice(b"_start\n");
+        script.extend_from_slice(fence.as_bytes());
+        let mut bodies = Vec::new();
+        for (number, step) in segment.steps.iter().enumerate() {
+            let body = add_body(&mut script, &mut bodies, step.payload.body);
+            add_step(&mut script, number, step, body, is_fenced && step.fenced);
+        }
+        script.extend_from_slice(self.tail.as_bytes());
+        script.extend_from_slice(b"}\n");
+        script
     }
-    if segment.steps.iter().any(|step| step.entry.is_some()) {
-        script.extend_from_slice(LEDGER.as_bytes());
-    }
-    script.extend_from_slice(fence.as_bytes());
-    let mut bodies = Vec::new();
-    for (number, step) in segment.steps.iter().enumerate() {
-        let body = add_body(&mut script, &mut bodies, step.payload.body);
-        add_step(&mut script, number, step, body, is_fenced && step.fenced);
-    }
-    script.extend_from_slice(b"}\n");
-    Ok(script)
 }
 
 /// Whether a shell can hold what the step brings.
@@ -313,11 +365,23 @@ mod tests {
         let step = |body, number: usize| Step::plain(Payload::new(body).value("number", number.to_string()));
         let steps =
             (0..10).map(|number| step(if number % 2 == 0 { "echo even" } else { "echo odd" }, number)).collect();
-        let script = Script::of(&Segment { steps }, &Nonce::fixed(), &[]).unwrap();
+        let script = Script::of(&Segment { steps }, &Nonce::fixed(), &[], Library::default());
         let text = String::from_utf8(script.bytes.to_vec()).unwrap();
         for body in ["echo even", "echo odd"] {
             assert_eq!(text.matches(body).count(), 1, "{body}");
         }
         assert_eq!(text.matches("\n_body1\n").count(), 5);
+    }
+
+    #[test]
+    fn a_shell_is_sent_only_what_it_does_not_know() {
+        let segment = Segment { steps: vec![Step::plain(Payload::new("true"))] };
+        let first = Script::of(&segment, &Nonce::fixed(), &[], Library::default());
+        let next = Script::of(&segment, &Nonce::fixed(), &[], first.library);
+        assert_eq!(first.bytes.len() - next.bytes.len(), PRELUDE.len());
+        let entry = Entry { run: "run".into(), name: "node".into(), since: None, live: false };
+        let command = Segment { steps: vec![Step { entry: Some(entry), ..Step::plain(Payload::new("true")) }] };
+        let text = String::from_utf8(Script::of(&command, &Nonce::fixed(), &[], first.library).bytes.to_vec()).unwrap();
+        assert!(text.contains(LEDGER.as_str()) && !text.contains(PRELUDE.as_str()), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! Shells that stay on a target for a moment, so that the next script finds one.
 //!
 //! A session of sshd, a login shell and a `sh` cost more than most scripts do. A shell that has done its script waits
-//! for the next one, which runs in a subshell and so finds nothing of what the last one did.
+//! for the next one, which runs in a subshell and so finds nothing of what the last one did; only our own functions stay.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,7 +12,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 
 use super::{
     channel::{Input, Output},
-    script::Become,
+    script::{Become, Library},
 };
 
 /// Not much longer than it takes to get the next script ready: what happens to a connection meanwhile is noticed
@@ -27,6 +27,8 @@ pub(super) struct Shell {
     pub(super) output: Output,
     /// It has run a script before, so whatever sudo wanted is behind it.
     pub(super) used: bool,
+    /// What that script has brought along.
+    pub(super) library: Library,
 }
 
 /// Those of one target that have nothing to do.

@@ -8,6 +8,7 @@ use etcdrun_lab::etcd;
 use super::{
     Said,
     etcd::{PLAIN, Site, release},
+    plan::{are_the_same, files},
     writer::{Writer, Written},
 };
 
@@ -63,11 +64,29 @@ pub(super) fn nothing_is_lost(site: &Site, written: &Written) {
     assert!(written.longest < Duration::from_secs(5), "no write for {:?}: {:?}", written.longest, written.errors);
 }
 
+/// Nothing on the hosts, nor the revision of the cluster, is another one after these plans.
+fn plans_change_nothing(site: &Site, playbooks: &[&str]) {
+    let revision = || {
+        let said = site.etcdctl(&["get", "nothing", "--write-out=json"]);
+        let said: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        said["header"]["revision"].as_u64().unwrap()
+    };
+    for playbook in playbooks {
+        let before = (files(&site.place), revision());
+        let said = site.place.folder.run(&["plan", playbook, "-i", "inventory.yaml"]).ends(0);
+        assert!(said.stdout.contains("Plan: "), "{playbook}: {}", said.stdout);
+        assert_eq!(revision(), before.1, "{playbook}");
+        are_the_same(&before.0, &files(&site.place), &said.stdout);
+    }
+}
+
 #[test]
 fn three_minor_versions_in_one_command_while_a_client_writes() {
     let site = site(3, "3.4", NO_AUTH);
     let target = etcd("3.7").unwrap().version;
+    plans_change_nothing(&site, &["site.yaml", "settings.yaml", "defrag.yaml"]);
     wants(&site, &etcd("3.4").unwrap().version, &target, &releases(&["3.5", "3.6", "3.7"]));
+    plans_change_nothing(&site, &["upgrade.yaml"]);
     let writer = writer(&site);
     let said = upgrade(&site);
     let written = writer.stop();

@@ -370,6 +370,21 @@ async fn a_step_that_takes_too_long_leaves_nothing_running() {
 }
 
 #[tokio::test]
+async fn a_step_that_takes_too_long_takes_nothing_along_that_an_earlier_one_left() {
+    let sshd = Sshd::start();
+    let link = link(&sshd);
+    let session = link.session(Surroundings { timeout: Some(Duration::from_secs(1)), ..Surroundings::default() });
+    let left = command("sleep 60 >/dev/null 2>&1 3>&- & result left $!; result shell $$");
+    let first = session.run_one(left, false).await.unwrap();
+    let left = first.data["left"].as_str().unwrap().to_owned();
+    assert_eq!(first.data["shell"], *shell_of(&session).await, "both are in one session");
+    let error = session.run_one(command("sleep 61"), false).await.unwrap_err();
+    assert!(matches!(error, RemoteError::TimedOut(_)), "{error:?}");
+    assert!(is_alive(&left));
+    signal(left.parse().unwrap(), rustix::process::Signal::KILL);
+}
+
+#[tokio::test]
 async fn a_step_that_floods_us_with_output_can_still_be_ended() {
     let sshd = Sshd::start();
     let link = link(&sshd);

@@ -304,3 +304,35 @@ fn who_leaves_at_once_is_told_what_stays() {
     bench.folder.write("work/go", "");
     bench.resume().ends(0);
 }
+
+/// The session is gone between the lock and the word that it is taken; `sync` comes just there.
+#[test]
+fn a_lock_whose_grant_was_never_heard_of_is_not_left_behind() {
+    let tools = tempfile::tempdir().unwrap();
+    let cut = r#"#!/bin/sh
+if ! mkdir "$0.cut" 2>/dev/null; then exec /usr/bin/sync "$@"; fi
+ls -d LOCKS/*.lock >"$0.held"
+pid=$$
+for _ in 1 2 3 4 5 6 7 8; do
+    read -r _ name _ pid _ <"/proc/$pid/stat"
+    read -r name <"/proc/$pid/comm"
+    case $name in sshd*) kill -9 "$pid"; exit ;; esac
+done
+"#;
+    let path = format!("{}:/usr/bin:/bin", tools.path().display());
+    let mut bench = Bench::new(0, PLAY);
+    bench.sshd = Sshd::builder().env("HOME", bench.folder.path("home").to_str().unwrap()).env("PATH", &path).start();
+    bench.folder.write("inventory.yaml", &bench.sshd.inventory(1)).write("work/go", "");
+    let sync = tools.path().join("sync");
+    std::fs::write(&sync, cut.replace("LOCKS", bench.folder.path("locks").to_str().unwrap())).unwrap();
+    std::fs::set_permissions(&sync, std::fs::Permissions::from_mode(0o755)).unwrap();
+    bench.run().ends(0);
+    assert!(std::fs::read_to_string(tools.path().join("sync.held")).unwrap().contains("host-h1.lock"));
+    assert_eq!(bench.folder.read("work/h1"), "x\n");
+    assert_eq!(locks(&bench), [""; 0]);
+
+    std::fs::remove_dir(tools.path().join("sync.cut")).unwrap();
+    // One member of three is asked again later; the other two are enough to begin with.
+    members(&bench).run().ends(0);
+    assert_eq!(locks(&bench), [""; 0]);
+}
