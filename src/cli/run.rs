@@ -192,8 +192,21 @@ impl Runner<'_> {
         quiet.end();
         if let (Some(record), Ok(result)) = (&self.record, &result) {
             record.end(*result).await?;
+            self.tell_how_to_go_on(&record.id, *result);
         }
         Ok(Ended { result: result?, predictions })
+    }
+
+    /// A run that did not come to its end is not lost.
+    fn tell_how_to_go_on(&self, id: &RunId, result: RunResult) {
+        let stopped = matches!(
+            result,
+            RunResult::Failed | RunResult::Unreachable | RunResult::GateRefused | RunResult::Interrupted
+        );
+        if stopped && self.style == Style::Playbook && !self.invocation.json {
+            // Whoever has closed it does not want to know.
+            let _ = writeln!(io::stderr(), "etcdrun: `etcdrun resume {id}` goes on with what is not done");
+        }
     }
 
     async fn run_one(&self, number: usize, graph: Graph, foreseen: &Predictions) -> Result<RunResult, CliError> {

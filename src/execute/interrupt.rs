@@ -17,6 +17,11 @@ impl Interrupt {
         self.0.is_cancelled()
     }
 
+    /// For those who wait for something else meanwhile.
+    pub(super) fn token(&self) -> CancellationToken {
+        (*self.0).clone()
+    }
+
     pub(super) async fn wait(&self) {
         self.0.cancelled().await;
     }

@@ -357,6 +357,7 @@ impl NodeRun {
                     progress: self.progress(),
                     masker: self.context.sources.masker().clone(),
                     reach: self.context.clone(),
+                    stop: self.context.interrupt.token(),
                 };
                 self.within_limit(action.run(&context)).await.and_then(known)
             }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{Masker, Outcome},
@@ -63,6 +64,8 @@ pub struct ActionContext {
     pub masker: Masker,
     /// The way to the other hosts of the inventory.
     pub reach: Arc<dyn Reach>,
+    /// Somebody has interrupted the run.
+    pub stop: CancellationToken,
 }
 
 /// The way to hosts of the inventory, by name.
@@ -94,12 +97,21 @@ impl ActionContext {
             progress: Arc::new(|_, _| {}),
             masker: Masker::default(),
             reach: Arc::new(Alone),
+            stop: CancellationToken::new(),
         }
     }
 
     /// Whether the action must only look, and say what it would change.
     pub fn check_mode(&self) -> bool {
         self.session.surroundings.check_mode
+    }
+
+    /// Waits so long, unless the run is interrupted.
+    pub async fn wait(&self, time: Duration) -> Result<(), ActionError> {
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            () = self.stop.cancelled() => Err(ActionError::Failed("interrupted while it waited".to_owned())),
+        }
     }
 
     /// Leave to change something of the operator's; there is none in check mode.

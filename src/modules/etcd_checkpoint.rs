@@ -7,7 +7,7 @@ use etcd_client::{AlarmAction, AlarmType};
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -129,7 +129,7 @@ impl EngineAction for Push {
                 return Ok(Outcome { refused: true, ..Outcome::failed(msg) });
             }
             entries += add(leader).await?;
-            sleep(PAUSE).await;
+            context.wait(PAUSE).await?;
         }
     }
 }

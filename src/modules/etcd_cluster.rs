@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -109,7 +109,7 @@ impl EngineAction for Wait {
             if start.elapsed() >= self.module.timeout.0 {
                 return Err(ActionError::Failed(format!("waited {:?} in vain: {problem}", self.module.timeout.0)));
             }
-            sleep(PAUSE).await;
+            context.wait(PAUSE).await?;
         };
         self.remember(context, &status)?;
         Ok(told(&status))

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use etcd_client::DowngradeOptions;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -207,7 +207,7 @@ impl Downgrade {
                     self.module.timeout.0
                 )));
             }
-            sleep(PAUSE).await;
+            context.wait(PAUSE).await?;
         }
     }
 

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -280,7 +280,7 @@ impl EngineAction for Wait {
                 });
             }
             mark = mark.or_else(|| now.mark());
-            sleep(PAUSE).await;
+            context.wait(PAUSE).await?;
         }
     }
 }

@@ -43,7 +43,7 @@ struct Wait(Duration);
 impl EngineAction for Wait {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         if !context.check_mode() {
-            tokio::time::sleep(self.0).await;
+            context.wait(self.0).await?;
         }
         Ok(Outcome::ok())
     }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -241,7 +241,7 @@ impl EngineAction for Wait {
             return self.foresee(&context.session).await;
         }
         let start = Instant::now();
-        sleep(self.delay).await;
+        context.wait(self.delay).await?;
         loop {
             let why = match (self.look(&context.session).await?, self.wanted) {
                 (Look::Holds { found }, true) => return Ok(outcome(start, found)),
@@ -252,7 +252,7 @@ impl EngineAction for Wait {
             if start.elapsed() + self.sleep > self.timeout {
                 return Ok(self.in_vain(start, &why));
             }
-            sleep(self.sleep).await;
+            context.wait(self.sleep).await?;
         }
     }
 }

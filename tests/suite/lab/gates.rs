@@ -39,7 +39,7 @@ fn statuses(site: &Site) -> Vec<Value> {
 }
 
 /// The place of the leader among the members.
-fn leader(site: &Site) -> usize {
+pub(super) fn leader(site: &Site) -> usize {
     let statuses = statuses(site);
     statuses.iter().position(|status| status["leader"] == status["header"]["member_id"]).unwrap()
 }

@@ -11,6 +11,7 @@ mod hypervisors;
 mod leftovers;
 mod libvirt;
 mod plan;
+mod rollout_faults;
 mod site;
 mod systemd;
 mod tools;

@@ -15,14 +15,14 @@ use super::{
 const NO_AUTH: &str = "    etcd: { version: VERSION }\n    auth: { enabled: false }\n";
 
 /// A cluster of `from` whose inventory says that it should be of `to`, and knows all versions.
-fn site(members: usize, from: &str, sections: &str) -> Site {
+pub(super) fn site(members: usize, from: &str, sections: &str) -> Site {
     let site = Site::new(members, from, sections);
     site.play(&[]).ends(0);
     site
 }
 
 /// The inventory wants another version, and knows these.
-fn wants(site: &Site, from: &str, to: &str, releases: &str) {
+pub(super) fn wants(site: &Site, from: &str, to: &str, releases: &str) {
     let text = site.place.folder.read("inventory.yaml");
     let text = text.replace(&format!("version: {from}"), &format!("version: {to}"));
     site.place
@@ -30,21 +30,21 @@ fn wants(site: &Site, from: &str, to: &str, releases: &str) {
         .write("inventory.yaml", &text.replace("etcd_releases:\n", &format!("etcd_releases:\n{releases}")));
 }
 
-fn releases(minors: &[&str]) -> String {
+pub(super) fn releases(minors: &[&str]) -> String {
     minors.iter().map(|minor| release(&etcd(minor).unwrap())).collect()
 }
 
-fn upgrade(site: &Site) -> Said {
+pub(super) fn upgrade(site: &Site) -> Said {
     site.place.folder.run(&["playbook", "upgrade.yaml", "-i", "inventory.yaml"])
 }
 
-fn all_run(site: &Site, version: &str) {
+pub(super) fn all_run(site: &Site, version: &str) {
     let status = site.etcdctl(&["endpoint", "status"]);
     assert_eq!(status.matches(&format!(", {version}, ")).count(), site.names.len(), "{status}");
     site.is_served_by_all();
 }
 
-fn writer(site: &Site) -> Writer {
+pub(super) fn writer(site: &Site) -> Writer {
     let pem = |name: &str| site.place.folder.read(&format!(".etcdrun/pki/prod/{name}"));
     let credential = Credential {
         authority: pem("ca.crt"),

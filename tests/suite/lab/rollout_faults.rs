@@ -1,0 +1,181 @@
+//! What can go wrong in an upgrade, done to clusters of real etcd: nobody else is touched, and once it is mended the
+//! run goes on to its end.
+
+use std::{
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use etcdrun_lab::etcd;
+use rustix::process::Signal;
+
+use super::{
+    Said,
+    etcd::{PLAIN, Site, sha256},
+    gates::leader,
+    upgrade::{all_run, nothing_is_lost, releases, site, upgrade, wants, writer},
+};
+use crate::support::signal;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// An upgrade that waits in each turn until the test lets it go on.
+const HELD: &str = r#"
+- hosts: clusters
+  become: true
+  rollout: { strategy: etcd, upgrade: true, timeout: 20s }
+  pre_tasks:
+    - { name: Here, copy: { content: "", dest: "DIR/at-{{ inventory_hostname }}" }, delegate_to: localhost, become: false }
+    - { name: Held, wait_for: { path: DIR/go, timeout: 300, sleep: 1 }, delegate_to: localhost, become: false }
+  roles: [etcd]
+"#;
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn start(site: &Site, words: &[&str]) -> Child {
+    site.place.folder.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn end(child: Child) -> Said {
+    Said::of(child.wait_with_output().unwrap())
+}
+
+/// The member whose turn is held.
+fn whose_turn(site: &Site) -> usize {
+    let mut whose = None;
+    until("a turn begins", || {
+        whose = site.names.iter().position(|name| site.place.folder.path(&format!("at-{name}")).exists());
+        whose.is_some()
+    });
+    whose.unwrap()
+}
+
+fn is_up(site: &Site, member: usize) -> bool {
+    site.place.hosts[member].run(&["systemctl", "is-active", "--quiet", "etcd"]).is_ok()
+}
+
+fn servers_replaced(said: &Said) -> usize {
+    said.stdout.lines().filter(|line| line.starts_with("changed") && line.contains(" Unit")).count()
+}
+
+#[test]
+fn nobody_is_touched_while_something_is_wrong() {
+    let site = site(3, "3.5", PLAIN);
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap());
+    let broken = site.place.folder.path("broken");
+    let entry = format!("  {}: {{ file: {}, sha256: {} }}\n", to.version, broken.display(), sha256(&to.path));
+    wants(&site, &from, &to.version, &entry);
+
+    // A file that is not what its checksum says.
+    let bytes = std::fs::read(&to.path).unwrap();
+    std::fs::write(&broken, &bytes[..bytes.len() - 1]).unwrap();
+    let said = upgrade(&site).ends(2);
+    assert!(said.stdout.contains("sha256") && servers_replaced(&said) == 0, "{}", said.stdout);
+    std::fs::write(&broken, bytes).unwrap();
+
+    // A learner that an accident has left.
+    let mut added = String::new();
+    // etcd refuses while its members have not been connected for five seconds.
+    until("a learner is added", || {
+        added = site.etcdctl(&["member", "add", "ghost", "--learner", "--peer-urls=https://127.9.9.9:2380"]);
+        added.contains("added to cluster")
+    });
+    let ghost = added.split_whitespace().nth(1).unwrap().to_owned();
+    let said = upgrade(&site).ends(3);
+    assert!(said.stdout.contains("learner") && servers_replaced(&said) == 0, "{}", said.stdout);
+    let removed = site.etcdctl(&["member", "remove", &ghost]);
+    assert!(removed.contains("removed"), "{removed}");
+
+    // A member that is down, for a reason that no upgrade mends.
+    let sick = &site.place.hosts[1];
+    sick.run(&["systemctl", "mask", "--now", "--runtime", "etcd"]).unwrap();
+    let said = upgrade(&site);
+    assert!(matches!(said.code, 2 | 3) && !said.stdout.contains("panic"), "{} {}", said.code, said.stdout);
+    assert!(said.stdout.contains(&site.names[1]) && servers_replaced(&said) <= 1, "{}", said.stdout);
+    assert!(is_up(&site, 0) && is_up(&site, 2), "{}", said.stdout);
+    sick.run(&["systemctl", "unmask", "--runtime", "etcd"]).unwrap();
+    sick.run(&["systemctl", "start", "etcd"]).unwrap();
+
+    let said = upgrade(&site);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    all_run(&site, &to.version);
+}
+
+#[test]
+fn an_upgrade_that_is_disturbed_goes_on_once_it_is_left_alone() {
+    let site = site(3, "3.5", PLAIN);
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    let folder = &site.place.folder;
+    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    let writer = writer(&site);
+
+    // A second operator, then an interrupt, in the midst of a turn.
+    let first = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
+    let held = whose_turn(&site);
+    let said = upgrade(&site).ends(6);
+    assert!(said.stdout.contains("cluster prod is locked by run"), "{}", said.stdout);
+    signal(first.id().cast_signed(), Signal::INT);
+    let said = end(first);
+    assert!(said.code == 130 && said.stderr.contains("etcdrun resume"), "{} {}{}", said.code, said.stdout, said.stderr);
+    assert!((0..3).all(|member| is_up(&site, member)), "nothing was at stake yet");
+
+    // The leader dies between the check and the stop.
+    let again = start(&site, &["resume"]);
+    let leads = leader(&site);
+    site.place.hosts[leads].run(&["systemctl", "kill", "--signal=KILL", "etcd"]).unwrap();
+    folder.write("go", "");
+    // Sessions to a member are cut while its server is replaced, and then its network is.
+    until("the server of a member is replaced", || !is_up(&site, held) || again_is_over(&site, &to));
+    site.place.hosts[held].sessions().unwrap().iter().for_each(|session| drop(session.kill()));
+    let mut said = end(again);
+    let mut tries = 0;
+    while said.code != 0 && tries < 3 {
+        assert!(matches!(said.code, 2..=4), "{} {}{}", said.code, said.stdout, said.stderr);
+        until("all members are up", || (0..3).all(|member| is_up(&site, member)));
+        said = folder.run(&["resume"]);
+        tries += 1;
+    }
+    let written = writer.stop();
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    all_run(&site, &to);
+    nothing_is_lost(&site, &written);
+}
+
+/// Some member is of the new version already: the moment has been missed.
+fn again_is_over(site: &Site, version: &str) -> bool {
+    site.etcdctl(&["endpoint", "status"]).contains(&format!(", {version}, "))
+}
+
+#[test]
+fn a_member_that_does_not_come_back_stops_the_upgrade() {
+    let site = site(3, "3.5", PLAIN);
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    let folder = &site.place.folder;
+    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml", "--connect-timeout", "3"]);
+    let held = whose_turn(&site);
+    folder.write("go", "");
+    until("its server is replaced", || !is_up(&site, held) || again_is_over(&site, &to));
+    site.place.hosts[held].cut().unwrap();
+    let said = end(run);
+    assert!(matches!(said.code, 2..=4), "{} {}{}", said.code, said.stdout, said.stderr);
+    let told = said.stdout.contains(&site.names[held]) && said.stderr.contains("etcdrun resume");
+    assert!(told, "{}{}", said.stdout, said.stderr);
+    let others = site.etcdctl(&["endpoint", "status"]);
+    assert_eq!(others.matches(&format!(", {from}, ")).count(), 2, "nobody else is touched: {others}");
+    let health = site.etcdctl(&["endpoint", "health"]);
+    assert!(health.matches("is healthy").count() >= 2, "{health}");
+    site.place.hosts[held].set_link_fault(&etcdrun_lab::LinkFault::default()).unwrap();
+    until("it has caught up", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    let said = folder.run(&["resume"]);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    all_run(&site, &to);
+}
