@@ -192,13 +192,18 @@ impl PkiCertificate {
     }
 
     /// Like the request's own wish, but a key that is gone or was replaced needs a new one.
-    fn wish(&self, found: &Found, authority: &Authority, issued: Option<&Issued>) -> Wish {
+    fn wish(&self, found: &Found, authority: &Authority, issued: Option<&Issued>, can_renew: bool) -> Wish {
         let request = self.request();
         let Some(key) = &found.key_sha256 else { return Wish::KeyAndCertificate("there is no key yet".into()) };
         if issued.is_some_and(|issued| issued.key_sha256 != *key) {
             return Wish::KeyAndCertificate("the key is not the one that was sent".into());
         }
-        request.wish(found.certificate.as_ref(), &authority.certificate, Timestamp::now())
+        match request.wish(found.certificate.as_ref(), &authority.certificate, Timestamp::now()) {
+            Wish::Certificate(why) if !can_renew => {
+                Wish::KeyAndCertificate(format!("{why}, and there is no request for its key"))
+            }
+            wish => wish,
+        }
     }
 
     async fn converge(
@@ -209,7 +214,8 @@ impl PkiCertificate {
     ) -> Result<Outcome, ActionError> {
         let store = Store::new(&context.state, &self.cluster);
         let issued = store.issued(&self.name).map_err(failed)?;
-        let wish = self.wish(&found, authority, issued.as_ref());
+        let can_renew = authority.can_renew(&self.name, &store).map_err(failed)?;
+        let wish = self.wish(&found, authority, issued.as_ref(), can_renew);
         let new_authority =
             found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
         let (why, new_key) = match &wish {

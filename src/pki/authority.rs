@@ -136,20 +136,27 @@ impl Authority {
     pub async fn issue(&self, request: &Request, key: LeafKey, store: &Store) -> Result<Leaf, PkiError> {
         let now = Timestamp::now();
         let params = request.params(now)?;
+        // Only who has the key can ask for a certificate for it, and a member's is soon nowhere but there.
+        if let LeafKey::New(key) = &key
+            && (request.usage == Usage::Member || matches!(self.signer, Signer::Command(_)))
+        {
+            let text = as_request(params.clone()).serialize_request(key)?.pem()?;
+            store.keep_request(&request.common_name, &text)?;
+        }
         let certificate = match (&self.signer, &key) {
             (Signer::Key(issuer), LeafKey::New(key)) => params.signed_by(key, issuer)?.pem(),
             (Signer::Key(issuer), LeafKey::Known(key)) => params.signed_by(key, issuer)?.pem(),
-            (Signer::Command(command), LeafKey::New(key)) => {
-                let text = as_request(params).serialize_request(key)?.pem()?;
-                store.keep_request(&request.common_name, &text)?;
-                self.signed_by_command(command, &text).await?
-            }
-            (Signer::Command(command), LeafKey::Known(_)) => match store.request(&request.common_name)? {
+            (Signer::Command(command), _) => match store.request(&request.common_name)? {
                 Some(text) => self.signed_by_command(command, &text).await?,
                 None => return Err(PkiError::new("the request for this key is not in the state folder any more")),
             },
         };
         Ok(Leaf { certificate, key: key.pem() })
+    }
+
+    /// Whether it can certify a key again that is elsewhere.
+    pub fn can_renew(&self, name: &str, store: &Store) -> Result<bool, PkiError> {
+        Ok(matches!(self.signer, Signer::Key(_)) || store.request(name)?.is_some())
     }
 
     /// A user's certificate out of the state folder, issued or renewed if need be. A renewed one has a new key.

@@ -7,7 +7,7 @@
 //!   rotation.json   while it is replaced: how far that is, and the certificates of both
 //!   next.key.age    the key of the one that takes its place, encrypted
 //!   issued/NAME     what was issued to a member: sums and serials, nothing secret
-//!   requests/NAME   the request of a member, for a `sign_command` to sign again
+//!   requests/NAME   the request of a member, for a `sign_command` to sign, now or later
 //!   clients/USER.crt, clients/USER.key
 //! ```
 //!

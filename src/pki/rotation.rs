@@ -109,7 +109,16 @@ impl Rotation {
 
     pub fn new_authority(&self, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Authority, PkiError> {
         let Some(next) = &tls.ca.next else {
-            return Authority::kept(self.new.clone(), &keeping.store.next_key_path(), keeping);
+            let key_path = keeping.store.next_key_path();
+            return match key_path.exists() {
+                true => Authority::kept(self.new.clone(), &key_path, keeping),
+                false => {
+                    Err(PkiError::new("the authority with which the rotation was begun is not at hand").help(format!(
+                        "put `ca.next` back into the inventory; one that was made here has its key in {}",
+                        key_path.display()
+                    )))
+                }
+            };
         };
         let authority = Authority::brought(&next.files(), keeping.opener)?;
         must_be(&authority, &self.new, "`ca.next` is not the authority with which the rotation was begun")?;

@@ -150,6 +150,11 @@ async fn a_command_can_sign_instead() {
     };
     let signs = Authority::open(&section(&script), &place.keeping()).unwrap().unwrap();
     let request = member(&TlsSection::default());
+    assert!(authority.can_renew("etcd-1", &place.store).unwrap() && !signs.can_renew("etcd-1", &place.store).unwrap());
+    // The request for a key that is elsewhere was kept when the key was made, whoever signed it.
+    let own = issued(&authority, &request, &place.store).await;
+    let renewed = signs.issue(&request, LeafKey::of(&own).unwrap(), &place.store).await.unwrap();
+    assert_eq!(Certificate::parse(&renewed.certificate).unwrap().public_key, own.public_key);
     let first = issued(&signs, &request, &place.store).await;
     assert!(first.is_signed_by(&authority.certificate) && first.names == request.names, "{first:?}");
     let again = signs.issue(&request, LeafKey::of(&first).unwrap(), &place.store).await.unwrap();
