@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use super::{
     Interrupt, Locking, Run,
     foresight::{Foresight, Reads},
+    guard::Quorums,
     hosts::Hosts,
     locks::Locks,
     pending::Pending,
@@ -97,6 +98,7 @@ pub(super) struct Context {
     pub interrupt: Interrupt,
     pub recorder: Recorder,
     pub locks: Locks,
+    pub quorums: Quorums,
     pub foresight: Arc<Foresight>,
     unpacked: Unpacked,
     /// By `TaskIndex`.
@@ -147,6 +149,7 @@ impl Context {
             interrupt: run.interrupt,
             recorder: run.recorder,
             locks: Locks::default(),
+            quorums: Quorums::default(),
             foresight: Arc::default(),
             unpacked: Unpacked::default(),
             tasks,

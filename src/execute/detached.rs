@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     node::{NodeRun, Trouble},
-    once::{Sending, known},
+    once::Sending,
 };
 use crate::{
     model::{Disruption, Effects, EventKind, Outcome},
@@ -19,6 +19,11 @@ impl NodeRun {
     /// `async`: starts the command on its own, and asks for it every `poll` seconds.
     pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
         let limit = self.task.detach.unwrap_or_default();
+        if self.task.poll.is_zero() && payload.watch.is_some() {
+            let msg = "with `poll: 0` nobody would see whether this takes a member of a cluster down";
+            let hint = "give it a `poll`, or say `changed_when: false` if it changes nothing".to_owned();
+            return Err(Trouble::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), Some(hint)));
+        }
         let id = self.job_id();
         session.note_ledger(&self.context.options.run_id);
         self.start_job(session, payload, &id, limit).await?;
@@ -34,7 +39,7 @@ impl NodeRun {
             asked += 1;
             match session.poll(&id).await {
                 // The host forgets it with the run: until it is on record here, the answer may be wanted again.
-                Ok(JobState::Finished(outcome)) => return Ok(outcome.with("job", id).with("finished", true)),
+                Ok(JobState::Finished(outcome)) => return self.known(outcome.with("job", id).with("finished", true)),
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
                 Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
                 Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {
@@ -95,13 +100,15 @@ impl NodeRun {
                 known => known,
             };
             match state {
-                Ok(JobState::Finished(outcome)) => return known(*outcome),
+                Ok(JobState::Finished(outcome)) => return self.known(*outcome),
                 Ok(JobState::Running) if sending.prepare_again(&self.context, 0).await => {}
                 Ok(JobState::Running) => {
                     return Err(Trouble::failed(format!("interrupted; it goes on by itself as job {id}")));
                 }
                 // It looks before it changes, so that it may look again.
-                Ok(JobState::Lost(_)) if effects.disrupts < Disruption::Yes => (id, is_sent) = (self.job_id(), false),
+                Ok(JobState::Lost(_)) if effects.disrupts < Disruption::Yes && payload.watch.is_none() => {
+                    (id, is_sent) = (self.job_id(), false)
+                }
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
                 Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
                 Err(error) => {

@@ -180,7 +180,7 @@ impl NodeRun {
     pub(super) fn is_absent(&self) -> Option<Trouble> {
         let target = self.context.graph.node(self.index).target.unwrap_or(self.host);
         let is_absent = self.predicts() && lock(&self.context.foresight.0).absent.contains(&target);
-        is_absent.then(|| Trouble::Unreachable { msg: "it was not there before".to_owned(), hint: None })
+        is_absent.then(|| Trouble::Unreachable { msg: "it was not there before".to_owned(), hint: None, sent: false })
     }
 
     /// Remembers what would be done for guests on their hypervisor.

@@ -137,7 +137,7 @@ impl From<Refused> for Trouble {
         match refused {
             Refused::Held(messages) => Self::failed(format!("not run: {}", messages.join("; "))),
             Refused::Interrupted => Self::failed("interrupted"),
-            Refused::Unreachable(msg) => Self::Unreachable { msg, hint: None },
+            Refused::Unreachable(msg) => Self::Unreachable { msg, hint: None, sent: false },
         }
     }
 }

@@ -11,8 +11,9 @@ use std::{
 use super::{
     context::{Context, Watch},
     foresight::{At, Reads, unknown},
+    guard::IN_TURNS,
     hosts::lock,
-    once::{Halt, Marks, Sending, known},
+    once::{Halt, Marks, Sending},
     pending::Pending,
     surroundings::Target,
     verdict::{all_hold, judge, judging_scope, texts},
@@ -23,7 +24,7 @@ use crate::{
     model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status},
     modules::{Action, ActionContext, ActionError, BuildContext, Progress},
     playbook::Task,
-    remote::{Payload, RemoteError, Session, Step, StepSink},
+    remote::{MemberWatch, Payload, RemoteError, Session, Step, StepSink},
     source::{Diagnostic, Kind, Node},
     state::StateError,
     template::Scope,
@@ -44,16 +45,25 @@ pub(super) struct Finished {
     pub halts: Option<Halt>,
 }
 
+/// The result that says that a step was ended before its time.
+pub(super) const TIMED_OUT: &str = "timed_out";
+
 /// Why a node could not come to an outcome.
 pub(super) enum Trouble {
     Unreachable {
         msg: String,
         hint: Option<String>,
+        /// Something was sent, and may have run.
+        sent: bool,
     },
     /// The task is at fault: a template, an argument, a condition.
     Failed(Box<Outcome>, Option<String>),
     /// A command may have run, and nobody can tell.
     Doubt(Box<Outcome>),
+    /// A member of a cluster was taken down outside of its turn, or may have been.
+    MemberLost(Box<Outcome>),
+    /// It was not run, because that has happened.
+    Withheld(Box<Outcome>),
     /// It was not run, because the lock of the run was broken.
     Unlocked(Box<Outcome>),
     /// Nothing was sent, because it could not be recorded.
@@ -82,7 +92,8 @@ impl From<RemoteError> for Trouble {
         let msg = error.to_string();
         match error {
             RemoteError::LockLost(_) => Self::Unlocked(Box::new(Outcome::failed(msg))),
-            _ if error.is_unreachable() => Self::Unreachable { msg, hint },
+            _ if error.is_unreachable() => Self::Unreachable { msg, hint, sent: matches!(error, RemoteError::Lost(_)) },
+            RemoteError::TimedOut(_) => Self::Failed(Box::new(Outcome::failed(msg).with(TIMED_OUT, true)), hint),
             _ => Self::Failed(Box::new(Outcome::failed(msg)), hint),
         }
     }
@@ -317,6 +328,9 @@ impl NodeRun {
 
     async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
         let Built { effects, action, check_mode } = built;
+        let watched = self.watched(&effects, self.target(scope)?, check_mode);
+        let _vigil =
+            self.context.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
             if let Target::Host(target) = self.target(scope)? {
                 self.keep_members_up(&effects, self.context.inventory.host_by_id(target))?;
@@ -324,33 +338,47 @@ impl NodeRun {
             self.hold_target(scope).await?;
             self.intend().await?;
         }
+        let watch = watched.map(|on| on.watch);
+        let result = self.do_it(scope, action, (&effects, check_mode), watch.clone()).await;
+        if watch.is_some() { result.map_err(|trouble| self.out_of_sight(trouble)) } else { result }
+    }
+
+    async fn do_it(
+        &self,
+        scope: &Scope,
+        action: Action,
+        (effects, check_mode): (&Effects, bool),
+        watch: Option<Arc<MemberWatch>>,
+    ) -> Result<Outcome, Trouble> {
         match action {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
-                let fenced = self.can_change(&effects, check_mode);
+                let payload = Payload { watch, ..payload };
+                let fenced = self.can_change(effects, check_mode);
                 let session = Session { fenced, ..self.session(scope)? };
                 match self.task.detach {
                     Some(_) if !check_mode => self.detached(&session, payload).await,
-                    _ if self.is_apart(&effects, check_mode) => self.apart(&session, payload, &effects).await,
-                    _ => self.on_target(&session, payload, &effects, check_mode).await,
+                    _ if self.is_apart(effects, check_mode) => self.apart(&session, payload, effects).await,
+                    _ => self.on_target(&session, payload, effects, check_mode).await,
                 }
             }
             Action::Engine(action) => {
-                let fenced = self.can_change(&effects, check_mode);
+                let fenced = self.can_change(effects, check_mode);
                 let session = Arc::new(Session { fenced, ..self.session(scope)? });
-                let job = match action.reboots() && self.is_apart(&effects, check_mode) {
+                let job = match action.reboots() && self.is_apart(effects, check_mode) {
                     true => match self.reboot_job(&session).await? {
                         None => return Ok(Outcome::changed().with("rebooted", true)),
                         job => job,
                     },
                     false => None,
                 };
-                let entry = self.entry(&effects, check_mode);
+                let entry = self.entry(effects, check_mode);
                 let context = ActionContext {
                     session,
                     timeout: self.task.timeout,
                     entry,
                     fenced,
+                    watch,
                     job,
                     state: self.context.options.state.clone(),
                     opener: self.context.sources.opener().cloned(),
@@ -359,7 +387,7 @@ impl NodeRun {
                     reach: self.context.clone(),
                     stop: self.context.interrupt.token(),
                 };
-                self.within_limit(action.run(&context)).await.and_then(known)
+                self.within_limit(action.run(&context)).await.and_then(|outcome| self.known(outcome))
             }
         }
     }
@@ -400,7 +428,10 @@ impl NodeRun {
             None => Ok(work.await?),
             Some(limit) => match tokio::time::timeout(limit, work).await {
                 Ok(result) => Ok(result?),
-                Err(_) => Err(Trouble::failed(format!("timed out after {}s", limit.as_secs_f64()))),
+                Err(_) => {
+                    let outcome = Outcome::failed(format!("timed out after {}s", limit.as_secs_f64()));
+                    Err(Trouble::Failed(Box::new(outcome.with(TIMED_OUT, true)), None))
+                }
             },
         }
     }
@@ -430,7 +461,7 @@ impl NodeRun {
                 }
                 Ok(outcomes) => {
                     let first = outcomes.into_iter().next();
-                    return known(first.ok_or_else(|| Trouble::failed("the target sent no result"))?);
+                    return self.known(first.ok_or_else(|| Trouble::failed("the target sent no result"))?);
                 }
             }
         }
@@ -448,7 +479,7 @@ impl NodeRun {
                 let status = self.status(&outcome);
                 (*outcome, status, hint)
             }
-            Err(Trouble::Unreachable { msg, hint }) => {
+            Err(Trouble::Unreachable { msg, hint, .. }) => {
                 let status = if self.task.ignore_unreachable { Status::Ignored } else { Status::Unreachable };
                 (Outcome::failed(msg).with("unreachable", true), status, hint)
             }
@@ -456,6 +487,15 @@ impl NodeRun {
             Err(Trouble::Doubt(outcome)) => {
                 halts = Some(Halt::InDoubt);
                 (*outcome, Status::Failed, Some(self.way_out()))
+            }
+            // Nor is it theirs to say that the cluster can spare a member.
+            Err(Trouble::MemberLost(outcome)) => {
+                halts = Some(Halt::MemberLost);
+                (*outcome, Status::Failed, Some(IN_TURNS.to_owned()))
+            }
+            Err(Trouble::Withheld(outcome)) => {
+                halts = Some(Halt::MemberLost);
+                (*outcome, Status::NotRun, None)
             }
             Err(Trouble::Unlocked(outcome)) => {
                 halts = Some(Halt::Unlocked);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     model::{Effects, EventKind, Outcome, Status},
-    remote::{Entry, IN_DOUBT, LOCK_LOST, RemoteError, Segment, Step},
+    remote::{Entry, IN_DOUBT, LOCK_LOST, MEMBER_LOST, RemoteError, Segment, Step},
     state::{Done, Settled},
 };
 
@@ -26,21 +26,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
     InDoubt,
+    /// A member of a cluster was taken down, or may have been.
+    MemberLost,
     /// Somebody broke the lock.
     Unlocked,
     Unrecorded,
-}
-
-/// An outcome that says what happened, rather than that nobody knows.
-pub(super) fn known(outcome: Outcome) -> Result<Outcome, Trouble> {
-    match outcome.data.get(IN_DOUBT) {
-        Some(doubt) if *doubt == true => {
-            let msg = format!("in doubt: {}", outcome.msg);
-            Err(Trouble::Doubt(Box::new(Outcome { msg, ..outcome })))
-        }
-        _ if outcome.data.get(LOCK_LOST).is_some_and(|lost| *lost == true) => Err(Trouble::Unlocked(Box::new(outcome))),
-        _ => Ok(outcome),
-    }
 }
 
 /// What is known of a node while it runs, beside its outcome.
@@ -53,10 +43,30 @@ pub(super) struct Marks {
 }
 
 impl NodeRun {
+    /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
+    pub(super) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
+        let says = |name: &str| outcome.data.get(name).is_some_and(|value| *value == true);
+        if says(IN_DOUBT) {
+            let msg = format!("in doubt: {}", outcome.msg);
+            return Err(Trouble::Doubt(Box::new(Outcome { msg, ..outcome })));
+        }
+        if says(MEMBER_LOST) {
+            return Err(self.member_lost(outcome));
+        }
+        if says(LOCK_LOST) {
+            return Err(Trouble::Unlocked(Box::new(outcome)));
+        }
+        Ok(outcome)
+    }
+
+    /// Whether the playbook says that a command changes nothing.
+    pub(super) fn says_unchanged(&self) -> bool {
+        self.task.changed_when.iter().any(|condition| condition.value.trim() == "false")
+    }
+
     /// Whether doing it twice could do harm. Who says that a command changes nothing is taken at his word.
     fn must_run_once(&self, effects: &Effects, check_mode: bool) -> bool {
-        let changes_nothing = self.task.changed_when.iter().any(|condition| condition.value.trim() == "false");
-        effects.opaque && !check_mode && !changes_nothing && self.context.recorder.is_some()
+        effects.opaque && !check_mode && !self.says_unchanged() && self.context.recorder.is_some()
     }
 
     /// Whether it has to be on record before it starts.
@@ -98,6 +108,10 @@ impl NodeRun {
         Some(u64::try_from(age / 1000).unwrap_or_default() + 1)
     }
 
+    pub(super) fn was_resent(&self) -> bool {
+        self.marks.resent.load(Ordering::Relaxed)
+    }
+
     fn lost_event(&self, error: &RemoteError) {
         let msg = format!("{error}; asking the host what became of it");
         self.context.emitter.emit(EventKind::NodeRetry { node: self.info.clone(), attempt: 1, of: 0, msg });
@@ -106,7 +120,7 @@ impl NodeRun {
     /// A node that was in flight when an earlier process ended may have changed what it now finds in order.
     /// Handlers and conditions must not miss that.
     pub(super) fn as_resumed(&self, mut outcome: Outcome, status: Status) -> (Outcome, Status) {
-        let was_begun = || self.in_flight_since().is_some() || self.marks.resent.load(Ordering::Relaxed);
+        let was_begun = || self.in_flight_since().is_some() || self.was_resent();
         let intended = self.marks.intended.load(Ordering::Relaxed);
         if status == Status::Ok && !self.task.effects.opaque && intended && was_begun() {
             outcome.changed = true;

@@ -1,6 +1,9 @@
 //! Makes a segment of nodes: what each will do, worked out before those in front of it have run.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use super::{
     foresight::{At, unknown},
@@ -13,7 +16,7 @@ use crate::{
     model::{Disruption, Outcome},
     modules::Action,
     playbook::Task,
-    remote::{OnFailure, Session, Step},
+    remote::{OnFailure, Payload, Session, Step},
     template::Scope,
 };
 
@@ -32,6 +35,8 @@ pub(super) struct Draft {
     weight: usize,
     /// There is a step of which nobody knows what it does.
     has_opaque: bool,
+    /// Clusters with members that some of it might take down.
+    pub watched: BTreeSet<String>,
     /// The last node is known to fail, so nothing comes behind it.
     pub closed: bool,
 }
@@ -68,7 +73,7 @@ struct Planned {
 
 enum Plan {
     Known(Outcome, Option<At>),
-    Step { session: Session, step: Box<Step>, at: At, changes: bool },
+    Step { session: Session, step: Box<Step>, at: At, changes: bool, watched: BTreeSet<String> },
 }
 
 impl Draft {
@@ -109,8 +114,9 @@ impl Draft {
         let mut changes = false;
         for Planned { item, work } in planned {
             let (work, at) = match work {
-                Ok(Plan::Step { session, step, at, changes: may }) => {
+                Ok(Plan::Step { session, step, at, changes: may, watched }) => {
                     changes |= may;
+                    self.watched.extend(watched);
                     self.weight += step.weight();
                     self.has_opaque |= at.effects.opaque;
                     self.session.get_or_insert(session);
@@ -190,11 +196,14 @@ impl NodeRun {
             Action::Remote(_) if effects.disrupts > Disruption::No && !effects.opaque && !check_mode => None,
             Action::Done(outcome) => Some(Ok(Plan::Known(*outcome, None))),
             Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
+                let watched = self.watched(&effects, target, check_mode);
+                let payload = Payload { watch: watched.as_ref().map(|on| on.watch.clone()), ..payload };
+                let watched = watched.map(|on| on.clusters).unwrap_or_default();
                 let step = Box::new(self.step(&session, payload, &effects, check_mode));
                 step.check()?;
                 session.refuse_exposed(&step)?;
                 let changes = step.fenced;
-                Ok(Plan::Step { session, step, at: At { effects, target }, changes })
+                Ok(Plan::Step { session, step, at: At { effects, target }, changes, watched })
             })),
         }
     }

@@ -401,7 +401,12 @@ impl Scheduler {
     fn finished(&mut self, finished: Finished) {
         if let Some(halt) = finished.halts {
             self.halted = true;
-            self.result = self.result.max(if halt == Halt::Unlocked { RunResult::LockHeld } else { RunResult::Failed });
+            let result = match halt {
+                Halt::Unlocked => RunResult::LockHeld,
+                Halt::MemberLost => RunResult::GateRefused,
+                Halt::InDoubt | Halt::Unrecorded => RunResult::Failed,
+            };
+            self.result = self.result.max(result);
             self.started.values().for_each(|started| started.stop.cancel());
         }
         if finished.unknown || (finished.changed && finished.status == Status::Changed) {

@@ -1,7 +1,7 @@
 //! Runs nodes of one target in one exec, and settles each as soon as it ends.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex},
     time::Instant,
 };
@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     context::Context,
     foresight::At,
+    guard::Vigil,
     hosts::lock,
     items::Item,
     node::{Finished, NodeRun, Trouble},
-    once::{Sending, known},
+    once::Sending,
     prepare::{Draft, Part, Prepared, Work},
 };
 use crate::{
@@ -57,12 +58,13 @@ pub(super) async fn run(errand: Errand) {
 }
 
 async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
-    let Draft { nodes, steps, session, .. } = draft;
-    let unready = match nodes.front().and_then(|node| node.run.is_absent()) {
-        None => make_ready(&nodes).await.err(),
-        absent => absent,
+    let Draft { nodes, steps, session, watched, .. } = draft;
+    let (vigil, unready) = match make_ready(&nodes, &watched).await {
+        Ok(vigil) => (vigil, None),
+        Err(trouble) => (None, Some(trouble)),
     };
-    let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
+    let is_watched = !watched.is_empty();
+    let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, is_watched, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
     let result = match (session, unready) {
@@ -71,16 +73,24 @@ async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: Un
         (None, _) => Ok(()),
     };
     lock(&course.0).end(result);
+    drop(vigil);
 }
 
-/// Makes sure of the lock, and puts on record what is about to change, all at once.
-async fn make_ready(nodes: &VecDeque<Prepared>) -> Result<(), Trouble> {
+/// Waits for its turn where it may harm members, makes sure of the lock, and puts on record what is about to change, all
+/// at once.
+async fn make_ready(nodes: &VecDeque<Prepared>, watched: &BTreeSet<String>) -> Result<Option<Vigil>, Trouble> {
+    let Some(run) = nodes.front().map(|node| &node.run) else { return Ok(None) };
+    if let Some(absent) = run.is_absent() {
+        return Err(absent);
+    }
+    let vigil = run.context.keep_vigil(watched).await?;
     // All of them have the same target.
     if let Some(first) = nodes.iter().find(|node| node.changes) {
         first.run.hold_known_target().await?;
     }
     let intents = nodes.iter().filter(|node| node.changes).map(|node| node.run.intend());
-    futures_util::future::try_join_all(intents).await.map(drop)
+    futures_util::future::try_join_all(intents).await?;
+    Ok(Some(vigil))
 }
 
 /// Sends the steps; those that have not ended once more if the connection is lost.
@@ -105,6 +115,8 @@ struct Course {
     halted: bool,
     /// Of the steps that were sent last.
     steps_ended: usize,
+    /// Some of the steps might take members down.
+    is_watched: bool,
     finished: UnboundedSender<Finished>,
 }
 
@@ -141,7 +153,9 @@ impl Course {
     fn step_ended(&mut self, outcome: Outcome) {
         self.steps_ended += 1;
         let Some(part) = self.nodes.front_mut().and_then(|node| node.parts.pop_front()) else { return };
-        self.part_ended(part.item, part.at.as_ref(), known(outcome));
+        let Some(run) = self.nodes.front().map(|node| &node.run) else { return };
+        let result = run.known(outcome);
+        self.part_ended(part.item, part.at.as_ref(), result);
         self.settle_known();
     }
 
@@ -187,6 +201,7 @@ impl Course {
         match result {
             // Even if we did not see it begin: it may have.
             Err(error) => {
+                let error = if self.is_watched { node.run.out_of_sight(error) } else { error };
                 let result = node.run.foresee(None, Err(error));
                 self.node_ended(Some(result));
             }

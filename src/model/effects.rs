@@ -104,6 +104,8 @@ pub struct Effects {
     /// What it does cannot be known without running it (raw commands).
     pub opaque: bool,
     pub disrupts: Disruption,
+    /// Asks the cluster itself before it takes a member down.
+    pub careful: bool,
     /// Changes files of the operator.
     pub here: bool,
     /// What its result follows from, on its target.
@@ -124,6 +126,11 @@ impl Effects {
 
     pub fn opaque() -> Self {
         Self { opaque: true, disrupts: Disruption::Maybe, ..Self::default() }
+    }
+
+    /// Whatever it takes down, it asks the cluster first.
+    pub fn careful(self) -> Self {
+        Self { careful: true, ..self }
     }
 
     pub fn disrupting(self, disrupts: Disruption) -> Self {

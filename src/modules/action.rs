@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{Masker, Outcome},
-    remote::{Entry, JobState, Payload, RemoteError, Session, Step, lock_is_held},
+    remote::{Entry, JobState, MemberWatch, Payload, RemoteError, Session, Step, lock_is_held},
     source::Opener,
     ssh::Pins,
     state::StateFolder,
@@ -52,6 +52,8 @@ pub struct ActionContext {
     pub entry: Option<Entry>,
     /// Payloads run only while the locks of the run are held.
     pub fenced: bool,
+    /// Members of clusters that its payloads must leave as they are.
+    pub watch: Option<Arc<MemberWatch>>,
     /// For an action that takes the target down: the job in which it does.
     pub job: Option<String>,
     /// The folder on the operator's disk in which state is kept.
@@ -91,6 +93,7 @@ impl ActionContext {
             timeout: None,
             entry: None,
             fenced: false,
+            watch: None,
             job: None,
             state: PathBuf::from(".etcdrun"),
             opener: None,
@@ -123,6 +126,7 @@ impl ActionContext {
     /// Runs one payload on the target with the task's settings.
     pub async fn run(&self, payload: Payload) -> Result<Outcome, ActionError> {
         let (entry, fenced) = (self.entry.clone(), self.fenced);
+        let payload = Payload { watch: self.watch.clone(), ..payload };
         let step = Step { entry, fenced, ..self.session.step(payload, false) };
         let outcome = self.session.run_step(step).await?;
         lock_is_held(&outcome)?;

@@ -82,7 +82,7 @@ impl Module for EtcdDefrag {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::converging().disrupting(Disruption::Maybe)
+        Effects::converging().disrupting(Disruption::Maybe).careful()
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -104,7 +104,7 @@ impl Module for EtcdMember {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::converging().disrupting(Disruption::Maybe)
+        Effects::converging().disrupting(Disruption::Maybe).careful()
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -69,7 +69,7 @@ impl Module for EtcdMoveLeader {
     const RESULT: &'static [ResultField] = &[ResultField { name: "leader", doc: "The member that leads now." }];
 
     fn effects(&self) -> Effects {
-        Effects::converging().disrupting(Disruption::Maybe)
+        Effects::converging().disrupting(Disruption::Maybe).careful()
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -79,7 +79,7 @@ impl Module for EtcdService {
 
     fn effects(&self) -> Effects {
         // What it reads may be about to change, and then nobody knows whether it restarts.
-        Effects::converging().disrupting(Disruption::Maybe).reading(self.reads.iter().map(Resource::path))
+        Effects::converging().disrupting(Disruption::Maybe).careful().reading(self.reads.iter().map(Resource::path))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {

@@ -25,6 +25,7 @@ mod session;
 mod shell;
 mod sudo;
 mod transfer;
+mod watch;
 
 pub use error::{RemoteError, Trouble};
 pub use job::JobState;
@@ -34,3 +35,4 @@ pub(crate) use lock::lock_is_held;
 pub use lock::{Fence, LOCK_FOLDER, LOCK_LOST, LockAnswer, LockHolder, LockName, LockOwner, Release, Released};
 pub use payload::{OnFailure, Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};
+pub use watch::{MEMBER_LOST, MemberWatch};

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Entry, RemoteError, script};
+use super::{Entry, MemberWatch, RemoteError, script};
 use crate::model::Masker;
 
 /// A module's shell body and the values it works on.
@@ -20,6 +20,8 @@ pub struct Payload {
     pub hidden: Vec<&'static str>,
     /// The body is secret as a whole: it is not even compared with what was there.
     pub no_diff: bool,
+    /// Members of clusters that must be the same afterwards.
+    pub watch: Option<Arc<MemberWatch>>,
 }
 
 impl Payload {

@@ -5,7 +5,8 @@ use std::{fmt, sync::LazyLock};
 use zeroize::Zeroizing;
 
 use super::{
-    Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, payload::quote_onto, quote,
+    Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, payload::quote_onto,
+    quote, watch::WATCH,
 };
 
 static PRELUDE: LazyLock<String> = LazyLock::new(|| compact(include_str!("prelude.sh")));
@@ -17,6 +18,7 @@ pub(super) struct Library {
     prelude: bool,
     check: bool,
     ledger: bool,
+    watch: bool,
 }
 
 impl Library {
@@ -25,6 +27,7 @@ impl Library {
             prelude: true,
             check: segment.steps.iter().any(|step| step.check_mode),
             ledger: segment.steps.iter().any(|step| step.entry.is_some()),
+            watch: segment.steps.iter().any(|step| step.payload.watch.is_some()),
         }
     }
 
@@ -33,6 +36,7 @@ impl Library {
             prelude: self.prelude && !known.prelude,
             check: self.check && !known.check,
             ledger: self.ledger && !known.ledger,
+            watch: self.watch && !known.watch,
         }
     }
 
@@ -41,11 +45,12 @@ impl Library {
             prelude: self.prelude || more.prelude,
             check: self.check || more.check,
             ledger: self.ledger || more.ledger,
+            watch: self.watch || more.watch,
         }
     }
 
     fn parts(self) -> impl Iterator<Item = &'static str> {
-        let parts = [(self.prelude, &PRELUDE), (self.check, &CHECK), (self.ledger, &LEDGER)];
+        let parts = [(self.prelude, &PRELUDE), (self.check, &CHECK), (self.ledger, &LEDGER), (self.watch, &WATCH)];
         parts.into_iter().filter(|(is_in, _)| *is_in).map(|(_, part)| part.as_str())
     }
 }
@@ -250,7 +255,8 @@ fn size_at_most(step: &Step) -> usize {
     let values = step.payload.values.iter().map(|(name, value)| name.len() + quotable(value));
     let args = step.payload.args.iter().map(|arg| quotable(arg));
     let environment = step.environment.iter().map(|(name, value)| name.len() + quotable(value.as_bytes()));
-    values.chain(args).chain(environment).sum::<usize>() + 600
+    let watch = step.payload.watch.as_ref().map_or(0, |watch| watch.size());
+    values.chain(args).chain(environment).sum::<usize>() + watch + 600
 }
 
 /// Each counts once. Room that is not needed costs time, because all of it is wiped in the end.
@@ -308,8 +314,17 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
         script.push(b'\n');
     }
     let shut = if step.check_mode { "_shut\n" } else { "" };
-    script.extend_from_slice(format!("set -u\n{shut}_body{body}").as_bytes());
+    script.extend_from_slice(format!("set -u\n{shut}").as_bytes());
+    let watch = step.payload.watch.as_deref();
+    if let Some(watch) = watch {
+        watch.add_call(script);
+        script.extend_from_slice(b"(\n");
+    }
+    script.extend_from_slice(format!("_body{body}").as_bytes());
     step.payload.args.iter().for_each(|value| add_value(script, " ", value));
+    if watch.is_some() {
+        script.extend_from_slice(b"\n)\n_kept $?");
+    }
     // What a step leaves running is no runner.
     let unwatched = if is_fenced { " 9<&-" } else { "" };
     let end = match &step.entry {

@@ -1,0 +1,50 @@
+# shellcheck shell=sh disable=SC2154
+# What a step must leave as it was: members of clusters that run here. Sent where a segment has such a step.
+
+# One line for each member that runs: its unit and which start of it this is, or its guest and which domain that is.
+# A unit that is about to be restarted counts as gone.
+_running() {
+	if [ -n "$_unit" ]; then
+		_shown=$(systemctl show -p ActiveState -p InvocationID -p Job "$_unit" 2>/dev/null)
+		case $_shown in
+		*Job=[1-9]*) ;;
+		*ActiveState=active*)
+			_shown=${_shown#*InvocationID=}
+			printf '%s %s\n' "$_unit" "${_shown%%[!0-9a-f]*}"
+			;;
+		esac
+	fi
+	[ -z "$_guests" ] || virsh -q -r -c "${LIBVIRT_DEFAULT_URI:-qemu:///system}" list 2>/dev/null | while read -r _id _name _shown; do
+		case "$_guests" in *" $_name "*) printf '%s %s\n' "$_name" "$_id" ;; esac
+	done
+}
+
+# _watch UNIT GUEST...
+_watch() {
+	_unit=$1
+	shift
+	_guests=${1:+" $* "}
+	_seen=$(_running)
+}
+
+# Ends the step, whose code is $1, unless a member is not the one it was. Then nothing behind it runs either.
+_kept() {
+	_now="
+$(_running)
+"
+	_gone=''
+	while read -r _name _id; do
+		case $_now in
+		*"
+$_name $_id
+"*) ;;
+		*) [ -z "$_name" ] || _gone="$_gone${_gone:+, }$_name" ;;
+		esac
+	done <<END
+$_seen
+END
+	[ -n "$_gone" ] || exit "$1"
+	{ : >"$_stop"; } 2>/dev/null
+	result_bool member_lost 1
+	fail "$_gone was stopped or restarted by this"
+}
