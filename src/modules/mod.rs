@@ -51,6 +51,7 @@ mod libvirt;
 mod libvirt_domain;
 mod libvirt_network;
 mod libvirt_pool;
+mod libvirt_power;
 mod libvirt_volume;
 mod line_edit;
 mod line_in_file;

@@ -21,6 +21,9 @@ pub struct Package {
     name: Option<Vec<String>>,
     #[serde(default)]
     state: State,
+    /// Upgrade all that is installed. What is new and needed for that is installed too; nothing is removed.
+    #[serde(default)]
+    upgrade: bool,
     /// Update the package lists first. Without `name` this is all the task does.
     #[serde(default)]
     update_cache: Option<bool>,
@@ -89,8 +92,12 @@ impl Module for Package {
     ];
 
     fn validate(&self) -> Result<(), ModuleError> {
-        if self.name.is_none() && self.update_cache.is_none() && self.cache_valid_time.is_none() {
-            return Err(ModuleError::new("`name` is missing").help("only `update_cache: true` goes without it"));
+        if self.upgrade && self.name.is_some() {
+            return Err(ModuleError::new("`upgrade` is about all packages, `name` about some").help("keep one of them"));
+        }
+        if self.name.is_none() && !self.upgrade && self.update_cache.is_none() && self.cache_valid_time.is_none() {
+            return Err(ModuleError::new("`name` is missing")
+                .help("only `update_cache: true` and `upgrade: true` go without it"));
         }
         Ok(())
     }
@@ -98,7 +105,8 @@ impl Module for Package {
     fn effects(&self) -> Effects {
         let names = self.name.iter().flatten().map(|name| name.split('=').next().unwrap_or(name).to_owned());
         let lists = ["/etc/apt", "/etc/yum.repos.d", "/etc/dnf"].map(Resource::tree);
-        Effects::converging().disrupting(Disruption::Maybe).reading(lists).on(names.map(Resource::Package))
+        let all = self.upgrade.then_some(Resource::AllPackages);
+        Effects::converging().disrupting(Disruption::Maybe).reading(lists).on(names.map(Resource::Package).chain(all))
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -108,6 +116,7 @@ impl Module for Package {
         let cache_valid_time = self.cache_valid_time.map_or(0, |time| time.0.as_secs());
         let payload = Payload::new(include_str!("package.sh"))
             .value("state", self.state.name())
+            .flag("upgrade", self.upgrade)
             .flag("update_cache", update_cache)
             .value("cache_valid_time", cache_valid_time.to_string())
             .maybe("install_recommends", self.install_recommends.map(|wanted| wanted.to_string()))

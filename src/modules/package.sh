@@ -86,7 +86,7 @@ apt_refresh() {
     if [ "$arg_update_cache" ] && ! apt_is_fresh; then
         updated=1
         mutate apt_update || fail "cannot update the package lists"
-        [ $# -gt 0 ] || changed
+        [ "$#$arg_upgrade" != 0 ] || changed
     fi
     result_bool cache_updated "$updated"
 }
@@ -197,8 +197,18 @@ $simulation
 SIMULATION
 }
 
+apt_upgrade() {
+    set -- --with-new-pkgs upgrade
+    [ "$arg_autoremove" ] && set -- --auto-remove "$@"
+    apt_simulate "$@"
+    report_plan
+    [ "$changes" ] || return 0
+    mutate run_apt "$@" || fail "apt-get upgrade failed"
+}
+
 apt_main() {
     apt_refresh "$@"
+    if [ "$arg_upgrade" ]; then apt_upgrade; fi
     [ $# -gt 0 ] || return 0
     apt_choose "$@"
     if [ -z "$todo" ]; then
@@ -290,8 +300,29 @@ dnf_run() {
     mutate run_dnf "$@" || fail "$tool failed"
 }
 
+# Lines NAME.ARCH VERSION REPOSITORY; 100 says that there are some.
+dnf_upgrade() {
+    updates=$(run_dnf check-update)
+    case $? in
+    0 | 100) ;;
+    *) fail "cannot ask $tool for updates" ;;
+    esac
+    while read -r name version _; do
+        case $name in
+        Obsoleting) break ;;
+        *.*) plan upgrade "${name%.*}" '' "$version" ;;
+        esac
+    done <<UPDATES
+$updates
+UPDATES
+    report_plan
+    [ "$changes" ] || return 0
+    mutate run_dnf upgrade || fail "$tool failed"
+}
+
 dnf_main() {
     dnf_refresh
+    if [ "$arg_upgrade" ]; then dnf_upgrade; fi
     [ $# -gt 0 ] || return 0
     dnf_choose "$@"
     report_plan

@@ -38,6 +38,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::libvirt_domain::LibvirtDomain>(),
     ModuleSpec::of::<super::libvirt_network::LibvirtNetwork>(),
     ModuleSpec::of::<super::libvirt_pool::LibvirtPool>(),
+    ModuleSpec::of::<super::libvirt_power::LibvirtPower>(),
     ModuleSpec::of::<super::libvirt_volume::LibvirtVolume>(),
     ModuleSpec::of::<super::line_in_file::LineInFile>(),
     ModuleSpec::of::<super::mount::Mount>(),

@@ -122,9 +122,17 @@ async fn packages_are_installed_upgraded_pinned_and_removed() {
     repository.publish(&["1.0", "2.0"]);
     repository.act(&json!({ "update_cache": true }), false).await;
     repository.stays(json!({ "name": [name] })).await;
+    let plan = repository.act(&json!({ "upgrade": true }), true).await;
+    assert_eq!(plan.data["changes"], json!([format!("upgrade {name} 2.0")]), "{plan:?}");
     let done = repository.converges(json!({ "name": [name], "state": "latest" })).await;
     assert_eq!(done.data["changes"], json!([format!("upgrade {name} 2.0")]));
     repository.stays(json!({ "name": format!("{name}=2.*") })).await;
+
+    // All that is installed, which is nothing else in this repository.
+    repository.publish(&["1.0", "2.0", "3.0"]);
+    repository.act(&json!({ "update_cache": true }), false).await;
+    let done = repository.converges(json!({ "upgrade": true })).await;
+    assert_eq!(done.data["changes"], json!([format!("upgrade {name} 3.0")]));
 
     let older = json!({ "name": format!("{name}=1.0") });
     assert!(repository.act(&older, false).await.failed, "a downgrade must be asked for");
