@@ -62,6 +62,7 @@ pub fn compile(
             continue;
         }
         order(inventory, &mut hosts, play.order);
+        rollout::choose(inventory, play, &hosts);
         targets::check(inventory, play, &hosts, diagnostics);
         rollout::check(inventory, play, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);

@@ -47,15 +47,29 @@ fn cluster_of(inventory: &Inventory, host: HostId) -> Option<&Cluster> {
     }
 }
 
+/// Whether only hypervisors take turns: then those of all clusters on them are taken.
+pub(super) fn choose(inventory: &Inventory, play: &Play, hosts: &[HostId]) {
+    let Some(rollout) = &play.rollout else { return };
+    let is_hypervisor = |host: &HostId| inventory.host_by_id(*host).kind == HostKind::Hypervisor;
+    rollout.for_hypervisors(rollout.settings.strategy == Strategy::Etcd && hosts.iter().all(is_hypervisor));
+}
+
 /// What can be said of a rollout before it is built.
 pub(super) fn check(inventory: &Inventory, play: &Play, hosts: &[HostId], diagnostics: &mut Diagnostics) {
     let Some(rollout) = &play.rollout else { return };
-    if rollout.settings.strategy == Strategy::Etcd {
+    if rollout.is_for_hypervisors() {
+        if rollout.settings.upgrade || rollout.settings.downgrade {
+            let message = "hypervisors have no version of etcd to go to";
+            let help = "name clusters or members under `hosts`";
+            diagnostics.push(Diagnostic::error(rollout.span, message).help(help));
+        }
+    } else if rollout.settings.strategy == Strategy::Etcd {
         let strangers: Vec<_> = hosts.iter().filter(|host| cluster_of(inventory, **host).is_none()).collect();
         if let Some(first) = strangers.first() {
             let name = &inventory.host_by_id(**first).name;
             let message = format!("`strategy: etcd` rolls members of clusters, and {name} is none");
-            let help = "name clusters or members under `hosts`, or write `strategy: serial`";
+            let help =
+                "name clusters or members under `hosts`, or hypervisors and nothing else, or write `strategy: serial`";
             diagnostics.push(Diagnostic::error(rollout.span, message).help(help));
         }
     }
@@ -124,14 +138,14 @@ impl Builder {
         };
         self.gather(batch, NodeKind::RolloutStart(group));
         let starts = self.block_starts(batch);
-        self.gates(batch, &rollout.begin);
+        self.gates(batch, &rollout.parts().begin);
         for version in versions {
             self.step(batch, rollout, group, version);
         }
         let body = batch.lanes.iter().map(|lane| lane.tips.iter().map(|(node, _)| *node).collect()).collect();
         let none = vec![Vec::new(); starts.len()];
         batch.forced = true;
-        let always = self.always_part(batch, &rollout.end, &starts, &[&body]);
+        let always = self.always_part(batch, &rollout.parts().end, &starts, &[&body]);
         batch.forced = false;
         self.block_ends(batch, starts, body, vec![None; none.len()], none, always);
         let last = self.graph.add(virtual_node(NodeKind::RolloutEnd(group), batch.index, batch.number));
@@ -169,7 +183,7 @@ impl Builder {
         batch.variant = Some(self.step_variant(rollout, version, false));
         let gate = self.gather(batch, NodeKind::Hop(number));
         let outer: Vec<_> = batch.lanes.iter_mut().map(|lane| lane.branch.replace(gate)).collect();
-        self.gates(batch, &rollout.hop);
+        self.gates(batch, &rollout.parts().hop);
         self.gather(batch, NodeKind::Join);
         let opened = batch.lanes.clone();
         self.choices(batch, rollout, number);
@@ -179,7 +193,7 @@ impl Builder {
             batch.lanes[position].tips.push((end, EdgeKind::Success));
         }
         self.gather(batch, NodeKind::Join);
-        self.gates(batch, &rollout.settle);
+        self.gates(batch, &rollout.parts().settle);
         self.gather(batch, NodeKind::Join);
         for (lane, branch) in batch.lanes.iter_mut().zip(outer) {
             lane.branch = branch;
@@ -192,6 +206,9 @@ impl Builder {
     fn at_once(&self, batch: &Batch<'_>, rollout: &Rollout) -> usize {
         let settings = &rollout.settings;
         let cluster = batch.lanes.first().and_then(|lane| cluster_of(batch.inventory, lane.host));
+        if rollout.is_for_hypervisors() && !settings.allow_outage {
+            return 1;
+        }
         match cluster.filter(|_| settings.strategy == Strategy::Etcd && !settings.allow_outage) {
             Some(cluster) => settings.max_unavailable.min((cluster.members.len().saturating_sub(1) / 2).max(1)),
             None => settings.max_unavailable,
@@ -203,7 +220,7 @@ impl Builder {
         for round in 0..batch.lanes.len() {
             self.gather(batch, NodeKind::Free(step));
             batch.round = u16::try_from(round).unwrap_or(u16::MAX);
-            self.gates(batch, &rollout.next);
+            self.gates(batch, &rollout.parts().next);
             self.gather(batch, NodeKind::Grant(step));
         }
         batch.round = 0;
@@ -214,12 +231,12 @@ impl Builder {
         let Some(host) = batch.lanes.first().map(|lane| lane.host) else { return NodeIndex::end() };
         let start = self.gather(&mut batch, NodeKind::TurnStart(step));
         self.graph.dag[start].host = Some(host);
-        let before = self.noted(|builder| builder.gates(&mut batch, &rollout.before));
+        let before = self.noted(|builder| builder.gates(&mut batch, &rollout.parts().before));
         let rolls_back = rollout.settings.on_failure == OnTurnFailure::Rollback;
         let starts = if rolls_back { self.block_starts(&mut batch) } else { Vec::new() };
         batch.rescues += usize::from(rolls_back);
         self.sections(&mut batch);
-        let after = self.noted(|builder| builder.gates(&mut batch, &rollout.after));
+        let after = self.noted(|builder| builder.gates(&mut batch, &rollout.parts().after));
         batch.rescues -= usize::from(rolls_back);
         if rolls_back {
             self.undo(&mut batch, rollout, starts, version);
@@ -243,7 +260,7 @@ impl Builder {
         let forwards = batch.variant.replace(self.step_variant(rollout, version, true));
         let (gates, rescue) = self.rescue_with(batch, &starts, &body, |builder, batch| {
             builder.sections(batch);
-            builder.gates(batch, &rollout.undo);
+            builder.gates(batch, &rollout.parts().undo);
         });
         batch.variant = forwards;
         let always = vec![Vec::new(); starts.len()];

@@ -136,6 +136,7 @@ impl Gathered {
         all.diff.extend(item.diff.iter().cloned());
         if item.failed && !all.failed {
             all.failed = true;
+            all.refused = item.refused;
             all.msg.clone_from(&item.msg);
             all.rc = item.rc;
             all.stdout.clone_from(&item.stdout);

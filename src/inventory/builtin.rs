@@ -74,16 +74,17 @@ fn groups(inventory: &Inventory, span: Span) -> Node {
 }
 
 fn hypervisors(inventory: &Inventory) -> HashMap<HostName, Layer> {
-    let mut guests: HashMap<&HostName, Vec<Node>> = HashMap::new();
+    let mut guests: HashMap<&HostName, Vec<&Host>> = HashMap::new();
     for host in &inventory.hosts {
         if let HostKind::Member { hypervisor: Some(hypervisor), .. } = &host.kind {
-            guests.entry(hypervisor).or_default().push(name_of(host));
+            guests.entry(hypervisor).or_default().push(host);
         }
     }
     let layer = |host: &Host| {
         let mut node = describe_host(host);
         let members = guests.remove(&host.name).unwrap_or_default();
-        push(&mut node, "members", Node::new(host.span, Kind::Seq(members)));
+        push(&mut node, "members", names(host.span, &members));
+        push(&mut node, "clusters", clusters_here(inventory, host.span, &members));
         for name in ["pools", "networks", "images"] {
             let section = host.sections.get(name).filter(|section| !section.is_null());
             push(&mut node, name, section.cloned().unwrap_or_else(|| mapping(host.span, [])));
@@ -91,6 +92,26 @@ fn hypervisors(inventory: &Inventory) -> HashMap<HostName, Layer> {
         (host.name.clone(), one("hypervisor", node))
     };
     inventory.hypervisors().map(layer).collect()
+}
+
+fn names(span: Span, hosts: &[&Host]) -> Node {
+    Node::new(span, Kind::Seq(hosts.iter().map(|host| name_of(host)).collect()))
+}
+
+/// The clusters with members on a hypervisor; `here` are those.
+fn clusters_here(inventory: &Inventory, span: Span, members: &[&Host]) -> Node {
+    let mut here: indexmap::IndexMap<&str, Vec<&Host>> = indexmap::IndexMap::new();
+    for member in members {
+        if let HostKind::Member { cluster, .. } = &member.kind {
+            here.entry(cluster.as_str()).or_default().push(member);
+        }
+    }
+    let describe = |(name, members): (&str, Vec<&Host>)| {
+        let mut node = describe_cluster(inventory, inventory.cluster(name)?, span);
+        push(&mut node, "here", names(span, &members));
+        Some(node)
+    };
+    Node::new(span, Kind::Seq(here.into_iter().filter_map(describe).collect()))
 }
 
 fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Node {

@@ -52,6 +52,9 @@ pub struct EtcdGate {
     /// The member in turn.
     #[serde(default)]
     name: Option<String>,
+    /// Other members that go down with it, because they are on the same machine.
+    #[serde(default)]
+    along: Vec<String>,
     /// For an upgrade: the version from which it goes.
     #[serde(default)]
     from: Option<Version>,
@@ -252,6 +255,7 @@ impl EngineAction for Wait {
             let situation = Situation {
                 before: self.before.as_ref(),
                 target: self.module.name.as_deref(),
+                along: &self.module.along,
                 mark: mark.or_else(|| now.mark()),
                 step: self.step,
                 hosts: &hosts,

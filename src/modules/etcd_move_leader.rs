@@ -28,6 +28,9 @@ use crate::{
 pub struct EtcdMoveLeader {
     /// The member that is not to lead.
     name: String,
+    /// Members that are not to lead next either.
+    #[serde(default)]
+    not_to: Vec<String>,
     /// The cluster's name.
     cluster: String,
     /// All its members.
@@ -86,7 +89,7 @@ struct Move {
 #[async_trait]
 impl EngineAction for Move {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdMoveLeader { name, cluster, tls, auth, client_port, timeout, .. } = &self.module;
+        let EtcdMoveLeader { name, not_to, cluster, tls, auth, client_port, timeout, .. } = &self.module;
         let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
         let own = clients.iter().find(|client| *client.name == **name);
         let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
@@ -97,6 +100,7 @@ impl EngineAction for Move {
                 leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end".into()))?;
             return Ok(Outcome { msg: format!("{leader} leads"), ..Outcome::ok() }.with("leader", leader));
         };
+        let others: Vec<_> = others.into_iter().filter(|other| !not_to.contains(&other.name)).collect();
         let Some(first) = others.first() else {
             let why = format!("{name} leads, and no other member is well enough to take over");
             return match context.check_mode() {

@@ -13,8 +13,10 @@
 //!   settle                all hosts had their turn
 //! end                     whatever happened
 //! ```
+//!
+//! Hypervisors have files of their own, `hypervisor_begin` and so on.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,6 +152,16 @@ fn patience() -> Seconds {
 pub struct Rollout {
     pub span: Span,
     pub settings: RolloutSettings,
+    usual: Parts,
+    /// Those for hypervisors, where the strategy has such.
+    of_hypervisors: Parts,
+    /// Whether the hosts that take turns are hypervisors, once that is known.
+    hypervisors: OnceLock<bool>,
+}
+
+/// What a strategy puts around turns.
+#[derive(Debug, Default)]
+pub struct Parts {
     pub begin: Vec<Item>,
     pub hop: Vec<Item>,
     pub next: Vec<Item>,
@@ -160,10 +172,27 @@ pub struct Rollout {
     pub end: Vec<Item>,
 }
 
-impl Rollout {
+impl Parts {
     /// All that the strategy runs, in the order of the first time it does.
-    pub(super) fn parts(&self) -> [&[Item]; 8] {
+    pub(super) fn in_order(&self) -> [&[Item]; 8] {
         [&self.begin, &self.hop, &self.next, &self.before, &self.after, &self.undo, &self.settle, &self.end]
+    }
+}
+
+impl Rollout {
+    /// Says whose turns these are; members or any hosts otherwise.
+    pub fn for_hypervisors(&self, hypervisors: bool) {
+        // The first word on it holds.
+        let _ = self.hypervisors.set(hypervisors);
+    }
+
+    pub fn is_for_hypervisors(&self) -> bool {
+        self.hypervisors.get().copied().unwrap_or_default()
+    }
+
+    /// What the strategy puts around the turns of these hosts.
+    pub fn parts(&self) -> &Parts {
+        if self.is_for_hypervisors() { &self.of_hypervisors } else { &self.usual }
     }
 
     /// What templates know as `rollout`; `more` is about one step of it.
@@ -199,19 +228,9 @@ impl Loader<'_> {
         self.check_rollout(&settings, span, map);
         // What keeps a cluster from harm is not a matter of tags.
         let context = Context { tags: vec!["always".into()], when: Vec::new(), notify: Vec::new(), ..context.clone() };
-        let mut part = |name: &str| self.rollout_part(settings.strategy, name, span, &context);
-        Some(Rollout {
-            begin: part("begin"),
-            hop: part("hop"),
-            next: part("next"),
-            before: part("before"),
-            after: part("after"),
-            undo: part("undo"),
-            settle: part("settle"),
-            end: part("end"),
-            span,
-            settings,
-        })
+        let usual = self.rollout_parts(settings.strategy, "", span, &context);
+        let of_hypervisors = self.rollout_parts(settings.strategy, "hypervisor_", span, &context);
+        Some(Rollout { usual, of_hypervisors, hypervisors: OnceLock::new(), span, settings })
     }
 
     /// Single keys may be left to whoever runs the playbook, too.
@@ -240,6 +259,21 @@ impl Loader<'_> {
                 "`serial` and `rollout` both say who waits for whom",
                 "keep `rollout`; `max_unavailable` is the size",
             );
+        }
+    }
+
+    /// The files of tasks whose names begin like this.
+    fn rollout_parts(&mut self, strategy: Strategy, prefix: &str, span: Span, context: &Context) -> Parts {
+        let mut part = |name: &str| self.rollout_part(strategy, &format!("{prefix}{name}"), span, context);
+        Parts {
+            begin: part("begin"),
+            hop: part("hop"),
+            next: part("next"),
+            before: part("before"),
+            after: part("after"),
+            undo: part("undo"),
+            settle: part("settle"),
+            end: part("end"),
         }
     }
 

@@ -49,7 +49,7 @@ impl Play {
     /// All tasks of all sections, in order, those inside blocks as well, and those of a rollout around them.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
         let mut tasks = Vec::new();
-        let (before, after) = match self.rollout.as_ref().map(Rollout::parts) {
+        let (before, after) = match self.rollout.as_ref().map(|rollout| rollout.parts().in_order()) {
             Some([begin, hop, next, before, after, undo, settle, end]) => {
                 (vec![begin, hop, next, before], vec![after, undo, settle, end])
             }

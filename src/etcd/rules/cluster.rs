@@ -259,19 +259,21 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
     if nobody_goes(situation) {
         return Answer::holds("no member goes down");
     }
-    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    let Some(target) = situation.going() else { return situation.unknown("which member is in turn") };
     let (voters, well) = voters(situation);
-    let others = well.iter().filter(|name| *name != target).count();
+    let others = well.iter().filter(|name| !situation.is_target(name)).count();
     // One that is removed does not count any more.
     let majority = match situation.change {
         Some(MemberChange::Remove { .. }) => majority(voters.saturating_sub(1)),
         _ => majority(voters),
     };
-    // A small cluster cannot spare any: that is the next rule's business.
-    if others >= majority || (voters <= 2 && others + 1 >= voters) {
+    // A small cluster cannot spare any: that is the next rule's business. One that is on a single machine goes with it, if
+    // it may.
+    let goes_as_a_whole = situation.consent.outage && !situation.along.is_empty();
+    if others >= majority || (voters <= 2 && others + 1 >= voters) || goes_as_a_whole {
         return Answer::holds(format!("{others} of {voters} voters are well without {target}"));
     }
-    let sick = situation.now.members.iter().find(|seen| seen.name != target && !well.contains(&seen.name));
+    let sick = situation.now.members.iter().find(|seen| !situation.is_target(&seen.name) && !well.contains(&seen.name));
     let sick = sick.map(|seen| match seen.trouble() {
         Some(trouble) => format!(" ({trouble})"),
         None => format!(" ({} has not caught up)", seen.name),
@@ -313,12 +315,14 @@ pub(super) fn caught_up(situation: &Situation<'_>, gate: Gate) -> Answer {
 }
 
 pub(super) fn leader_off(situation: &Situation<'_>, _: Gate) -> Answer {
-    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    if situation.target.is_none() {
+        return situation.unknown("which member is in turn");
+    }
     // Alone it has nobody to hand over to.
-    let others = situation.now.members.iter().filter(|seen| seen.name != target && seen.is_well()).count();
+    let others = situation.now.members.iter().filter(|seen| !situation.is_target(&seen.name) && seen.is_well()).count();
     match situation.now.leader() {
-        Some((leader, _)) if leader == target && others > 0 => Answer::refused(
-            format!("{target} leads: to stop it now would cost an election"),
+        Some((leader, _)) if situation.is_target(leader) && others > 0 => Answer::refused(
+            format!("{leader} leads: to stop it now would cost an election"),
             "move the lead to another member first (`etcd_move_leader`)",
         ),
         Some((leader, _)) => Answer::holds(format!("{leader} leads")),

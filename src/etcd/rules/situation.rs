@@ -15,6 +15,8 @@ pub struct Situation<'a> {
     pub before: Option<&'a Observation>,
     /// The member in turn.
     pub target: Option<&'a str>,
+    /// Others that go down with it, because they are on the same machine.
+    pub along: &'a [String],
     /// The leader's index (`Observation::mark`) from a look before `now`.
     pub mark: Option<u64>,
     /// Which versions this goes from and to.
@@ -113,6 +115,7 @@ impl<'a> Situation<'a> {
             now,
             before: None,
             target: None,
+            along: &[],
             mark: None,
             step: None,
             hosts: &[],
@@ -129,8 +132,15 @@ impl<'a> Situation<'a> {
         if self.planning { Answer::holds(format!("to be seen: {what}")) } else { Answer::unknown(what) }
     }
 
-    /// Whether this is the member in turn.
+    /// Whether this is the member in turn, or goes down with it.
     pub(super) fn is_target(&self, name: &str) -> bool {
-        self.target == Some(name)
+        self.target == Some(name) || self.along.iter().any(|other| other == name)
+    }
+
+    /// The member in turn, and those that go down with it.
+    pub(super) fn going(&self) -> Option<String> {
+        let names = self.target.into_iter().chain(self.along.iter().map(String::as_str));
+        let names: Vec<&str> = names.collect();
+        (!names.is_empty()).then(|| names.join(" and "))
     }
 }

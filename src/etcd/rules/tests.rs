@@ -15,6 +15,7 @@ struct World {
     before: Observation,
     hosts: Vec<HostSeen>,
     target: String,
+    along: Vec<String>,
     mark: u64,
     step: Option<Step>,
     snapshot: Option<SnapshotSeen>,
@@ -89,6 +90,7 @@ impl World {
             now: look(gate),
             before: look(Gate::Before),
             target: "etcd-1".into(),
+            along: Vec::new(),
             mark: 990,
             step: step(from, to),
             snapshot: Some(SnapshotSeen { size: (1 << 20) + 32, sum_matches: true, age: None }),
@@ -103,6 +105,7 @@ impl World {
             now: &self.now,
             before: Some(&self.before),
             target: Some(&self.target),
+            along: &self.along,
             mark: Some(self.mark),
             step: self.step,
             hosts: &self.hosts,
@@ -344,6 +347,21 @@ fn a_sick_member_in_turn_does_not_count_twice() {
     let verdict = judge(Profile::Upgrade, Gate::Before, &world.situation());
     let against: Vec<&str> = verdict.against().map(|finding| finding.rule).collect();
     assert_eq!(against, ["answers", "quorum-after"]);
+}
+
+#[test]
+fn members_on_one_machine_go_down_together() {
+    let against = |members: u64, along: &[&str], outage: bool| -> Vec<&'static str> {
+        let mut world = World::on_the_way(Gate::Before, members, FROM, TO);
+        world.along = along.iter().map(|name| (*name).to_owned()).collect();
+        world.consent.outage = outage;
+        let verdict = judge(Profile::Restart, Gate::Before, &world.situation());
+        verdict.against().map(|finding| finding.rule).collect()
+    };
+    assert_eq!(against(3, &[], false), [""; 0]);
+    assert_eq!(against(3, &["etcd-2"], false), ["quorum-after"]);
+    assert_eq!(against(5, &["etcd-2"], false), [""; 0]);
+    assert_eq!(against(3, &["etcd-2", "etcd-3"], true), [""; 0], "all of it goes, and may");
 }
 
 #[test]
