@@ -27,5 +27,5 @@ pub use canary::{Canary, Sight};
 pub use client::{Credential, Dial, MemberClient, Stream};
 pub use config::{ServerConfig, environment};
 pub use error::EtcdError;
-pub use record::{ClusterRecord, Phase};
+pub use record::{ClusterRecord, Phase, TurnRecord};
 pub use status::{ClusterStatus, MemberStatus, look};

@@ -60,3 +60,27 @@ impl ClusterRecord {
         write_private(&path, &text)
     }
 }
+
+/// How long turns take, as far as it was seen: `.etcdrun/clusters/NAME.turns`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// The longest turn of the last rollout that changed something, in seconds.
+    pub longest: f64,
+}
+
+impl TurnRecord {
+    fn path(state: &Path, cluster: &str) -> PathBuf {
+        state.join("clusters").join(format!("{cluster}.turns"))
+    }
+
+    /// One that is not there, or damaged, only costs an estimate.
+    pub fn load(state: &Path, cluster: &str) -> Option<Self> {
+        serde_json::from_slice(&fs::read(Self::path(state, cluster)).ok()?).ok()
+    }
+
+    pub fn keep(self, state: &Path, cluster: &str) -> Result<(), StateError> {
+        let path = Self::path(state, cluster);
+        let text = serde_json::to_vec(&self).map_err(|error| StateError::io(&path, &error.into()))?;
+        write_private(&path, &text)
+    }
+}

@@ -18,6 +18,7 @@ use super::{
     once::Halt,
     segment::{self, Errand},
     settle::{Decision, Fate, decide},
+    turns::Clocks,
 };
 use crate::{
     graph::{Node, NodeIndex, NodeKind, PlayIndex, TaskIndex},
@@ -55,6 +56,7 @@ pub(super) struct Scheduler {
     pub(super) unreachable: HashMap<HostId, NodeIndex>,
     begun: HashSet<PlayIndex>,
     pub(super) turns: Turns,
+    pub(super) clocks: Clocks,
     /// Gates that an earlier process has seen open, which must be seen to be so still.
     gates_to_repeat: HashSet<NodeIndex>,
     interrupted: bool,
@@ -102,6 +104,7 @@ impl Scheduler {
             unreachable: HashMap::new(),
             begun: HashSet::new(),
             turns: Turns::default(),
+            clocks: Clocks::default(),
             gates_to_repeat: HashSet::new(),
             interrupted: false,
             halted: false,
@@ -411,6 +414,9 @@ impl Scheduler {
         }
         if finished.unknown || (finished.changed && finished.status == Status::Changed) {
             self.notify(&finished);
+        }
+        if finished.status == Status::Changed {
+            self.clocks.changed.insert(self.context.graph.node(finished.index).play);
         }
         match finished.status {
             Status::Failed if finished.refused => self.lost(&finished, RunResult::GateRefused),

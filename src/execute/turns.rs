@@ -1,8 +1,14 @@
 //! The nodes that hold a rollout together: what the scheduler makes of them.
 
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
 use super::{scheduler::Scheduler, settle::Fate};
 use crate::{
-    graph::{NodeIndex, NodeKind},
+    etcd::TurnRecord,
+    graph::{Node, NodeIndex, NodeKind, PlayIndex},
     inventory::HostId,
     model::{Status, Value},
     rollout::Passage,
@@ -11,6 +17,16 @@ use crate::{
 /// What strategies register: which versions the cluster goes through, and who is next.
 const PATH: (&str, &str) = ("rollout_path", "hops");
 const NEXT: (&str, &str) = ("rollout_next", "order");
+
+/// How long turns take.
+#[derive(Default)]
+pub(super) struct Clocks {
+    begun: HashMap<(u32, HostId), Instant>,
+    /// By group.
+    longest: HashMap<u32, Duration>,
+    /// Plays in which something changed: a turn without is no measure.
+    pub changed: HashSet<PlayIndex>,
+}
 
 impl Scheduler {
     /// All before the node has ended, and this would follow from that alone.
@@ -47,6 +63,7 @@ impl Scheduler {
             }
             _ => Passage::Pass,
         };
+        self.clock(node, passage, fate.status);
         match passage {
             Passage::Wait => {}
             Passage::Pass => self.end(index, fate),
@@ -54,6 +71,39 @@ impl Scheduler {
         }
         let released = self.turns.released();
         self.ready_again(released);
+    }
+
+    /// Sees how long turns take. What a rollout that changed something took is kept for the next plan.
+    fn clock(&mut self, node: &Node, passage: Passage, status: Status) {
+        if passage != Passage::Pass || status != Status::Ok {
+            return;
+        }
+        match (node.kind, node.host) {
+            (NodeKind::TurnStart(step), Some(host)) => drop(self.clocks.begun.insert((step, host), Instant::now())),
+            (NodeKind::TurnEnd(step), Some(host)) => {
+                let group = self.context.graph.steps[step as usize].group;
+                if let Some(begun) = self.clocks.begun.remove(&(step, host)) {
+                    let longest = self.clocks.longest.entry(group).or_default();
+                    *longest = begun.elapsed().max(*longest);
+                }
+            }
+            (NodeKind::RolloutEnd(group), _) => self.keep_time(group, node.play),
+            _ => {}
+        }
+    }
+
+    fn keep_time(&mut self, group: u32, play: PlayIndex) {
+        let Some(longest) = self.clocks.longest.remove(&group).filter(|_| self.clocks.changed.contains(&play)) else {
+            return;
+        };
+        let name = &self.context.graph.rollouts[group as usize].name;
+        if self.context.options.check_mode || self.context.inventory.cluster(name).is_none() {
+            return;
+        }
+        let record = TurnRecord { longest: longest.as_secs_f64() };
+        if let Err(error) = record.keep(&self.context.options.state, name) {
+            tracing::warn!(%error, "cannot keep how long the turns of {name} took");
+        }
     }
 
     /// Whether the cluster goes through the version of this step; what is not said is done.
@@ -78,7 +128,7 @@ impl Scheduler {
     }
 
     /// Gates of a turn that is not over are looked at again, whatever an earlier process has seen.
-    pub(super) fn gates_to_repeat(&self) -> std::collections::HashSet<NodeIndex> {
+    pub(super) fn gates_to_repeat(&self) -> HashSet<NodeIndex> {
         let graph = &self.context.graph;
         let is_work = |index: &usize| !graph.node(NodeIndex::new(*index)).kind.is_virtual();
         let is_over = |after: &std::ops::Range<usize>| {

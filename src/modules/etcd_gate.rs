@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
@@ -101,7 +101,7 @@ enum GateProfile {
 }
 
 /// When rules are asked.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum GateMoment {
     /// Before anything is done to a member.
@@ -152,6 +152,8 @@ impl Module for EtcdGate {
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "observation", doc: "What every member said; `before` of a later gate takes it." },
+        ResultField { name: "cluster", doc: "The cluster's name." },
+        ResultField { name: "gate", doc: "When this was." },
         ResultField { name: "findings", doc: "What each rule said: `rule`, `answer`, `what`, `way_out`." },
     ];
 
@@ -265,7 +267,7 @@ impl EngineAction for Wait {
             };
             let verdict = judge(self.profile, self.gate, &situation);
             if verdict.holds() {
-                return Ok(told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
+                return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
             }
             let hopeless = verdict
                 .against()
@@ -277,7 +279,7 @@ impl EngineAction for Wait {
                     false => format!("the gate is shut, also after {:?}: {said}", timeout.0),
                 };
                 // A plan goes on: by then the gate may be open.
-                let outcome = told(&now, &verdict, msg);
+                let outcome = self.told(&now, &verdict, msg);
                 return Ok(match context.check_mode() {
                     true => Outcome { unknown: true, ..outcome },
                     false => Outcome { failed: true, refused: true, ..outcome },
@@ -311,11 +313,13 @@ impl Wait {
         });
         read.await.ok()
     }
-}
 
-fn told(now: &Observation, verdict: &Verdict, msg: String) -> Outcome {
-    let value = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
-    Outcome { msg, ..Outcome::ok() }
-        .with("observation", value(serde_json::to_value(now)))
-        .with("findings", value(serde_json::to_value(&verdict.findings)))
+    fn told(&self, now: &Observation, verdict: &Verdict, msg: String) -> Outcome {
+        let value = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
+        Outcome { msg, ..Outcome::ok() }
+            .with("cluster", self.module.cluster.as_str())
+            .with("gate", value(serde_json::to_value(self.module.gate)))
+            .with("observation", value(serde_json::to_value(now)))
+            .with("findings", value(serde_json::to_value(&verdict.findings)))
+    }
 }

@@ -11,7 +11,10 @@ use super::{
     etcd_access::{Access, Member, members},
 };
 use crate::{
-    etcd::observe::{Observation, observe},
+    etcd::{
+        TurnRecord,
+        observe::{Observation, observe},
+    },
     inventory::sections::{AuthSection, TlsSection},
     model::{Effects, Outcome, Value},
 };
@@ -55,6 +58,11 @@ impl Module for EtcdOrder {
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "order", doc: "The members' names, the one to begin with first." },
         ResultField { name: "leader", doc: "Who leads, or nobody." },
+        ResultField { name: "cluster", doc: "The cluster's name." },
+        ResultField {
+            name: "turn_seconds",
+            doc: "How long the longest turn of the last rollout took, if there was one.",
+        },
     ];
 
     fn effects(&self) -> Effects {
@@ -82,7 +90,11 @@ impl EngineAction for Look {
         let seen = observe(&clients, LIMIT).await;
         let leader = seen.leader().map(|(name, _)| name.to_owned());
         let msg = leader.as_ref().map_or_else(|| "nobody leads".to_owned(), |leader| format!("{leader} leads"));
-        Ok(Outcome { msg, ..Outcome::ok() }.with("order", order(&seen)).with("leader", leader))
+        Ok(Outcome { msg, ..Outcome::ok() }
+            .with("order", order(&seen))
+            .with("leader", leader)
+            .with("cluster", cluster.as_str())
+            .with("turn_seconds", TurnRecord::load(&context.state, cluster).map(|record| record.longest)))
     }
 }
 

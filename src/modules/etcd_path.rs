@@ -74,6 +74,7 @@ impl Module for EtcdPath {
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "hops", doc: "The versions on the way, the last one being the one that is wanted." },
+        ResultField { name: "cluster", doc: "The cluster's name." },
         ResultField { name: "from", doc: "For each of them, the version that comes before it." },
     ];
 
@@ -123,7 +124,8 @@ impl EngineAction for Look {
         let from: serde_json::Map<String, Value> =
             hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
         let hops: Vec<String> = hops.iter().map(|hop| hop.to.to_string()).collect();
-        Ok(Outcome { msg, ..Outcome::ok() }.with("hops", hops).with("from", Value::Object(from)))
+        let outcome = Outcome { msg, ..Outcome::ok() }.with("cluster", cluster.as_str());
+        Ok(outcome.with("hops", hops).with("from", Value::Object(from)))
     }
 }
 

@@ -25,6 +25,7 @@ mod plain;
 mod plan;
 mod progress;
 mod recap;
+mod rollouts;
 mod text;
 
 use std::{

@@ -9,7 +9,7 @@ use super::{
     Detail, Look, Output, Reporter, Tone, diff,
     lines::title,
     recap::{natural, some_of},
-    sanitize,
+    rollouts, sanitize,
     text::{count, duration},
 };
 use crate::model::{Event, EventKind, Forecast, NodeInfo, PlanCounts, RunResult, Shown, Status};
@@ -210,7 +210,9 @@ impl Reporter for PlanReporter {
             }
             EventKind::RunFinished { seconds, result, .. } => {
                 self.clear();
-                let text = self.plan() + &self.summary(*seconds, *result);
+                let tasks = self.plan();
+                let results = self.nodes.iter().map(|foreseen| (foreseen.node.module, &foreseen.result));
+                let text = tasks + &rollouts::told(results) + &self.summary(*seconds, *result);
                 self.write(&text)
             }
             _ => Ok(()),
