@@ -15,6 +15,7 @@ mod rollout_faults;
 mod site;
 mod systemd;
 mod tools;
+mod turns;
 mod upgrade;
 mod web;
 mod writer;

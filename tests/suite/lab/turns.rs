@@ -1,0 +1,208 @@
+//! What may take members of clusters down, outside of their turns and in them.
+
+use etcdrun_lab::Kind;
+
+use super::{
+    Place, Said,
+    etcd::{PLAIN, Site},
+};
+
+fn site() -> Site {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    site
+}
+
+/// One task on all members; `more` are keywords of the play or of the task.
+fn play(site: &Site, task: &str, of_play: &str, of_task: &str) -> Said {
+    let text = format!("- hosts: prod\n  become: true\n{of_play}  tasks:\n    - name: Now\n      {task}\n{of_task}");
+    site.place.folder.write("now.yaml", &text);
+    site.place.folder.run(&["playbook", "now.yaml", "-i", "inventory.yaml"])
+}
+
+fn exec(site: &Site, words: &[&str]) -> Said {
+    site.place.folder.run(&[&["exec", "prod", "-i", "inventory.yaml", "-b"], words].concat())
+}
+
+/// Which start of etcd runs on each member; nothing where none does.
+fn starts(site: &Site) -> Vec<String> {
+    let ask = ["systemctl", "show", "-p", "ActiveState", "-p", "InvocationID", "etcd.service"];
+    site.place.hosts.iter().map(|host| host.run(&ask).unwrap()).collect()
+}
+
+fn differing(one: &[String], other: &[String]) -> usize {
+    one.iter().zip(other).filter(|(one, other)| one != other).count()
+}
+
+#[test]
+fn a_command_that_restarts_a_member_is_the_last_one() {
+    let site = site();
+    let restart = "shell: systemctl restart etcd";
+    let before = starts(&site);
+    // Neither `ignore_errors` nor a verdict of the playbook's own makes it harmless.
+    let said = play(&site, restart, "", "      ignore_errors: true\n      failed_when: false\n").ends(3);
+    assert!(said.stdout.contains("etcd.service was stopped or restarted by this"), "{}", said.stdout);
+    assert!(said.stdout.contains("rollout:"), "{}", said.stdout);
+    let after = starts(&site);
+    assert_eq!(differing(&before, &after), 1, "nobody else is touched: {}", said.stdout);
+
+    // What is behind it does not run either, on any member.
+    let tasks = "shell: systemctl --no-block restart etcd\n      ignore_errors: true\n    - name: Then\n      command: touch /root/then";
+    play(&site, tasks, "", "").ends(3);
+    for host in &site.place.hosts {
+        assert!(host.run(&["test", "-e", "/root/then"]).is_err());
+    }
+    let again = starts(&site);
+    assert!(differing(&after, &again) <= 1, "{after:?} {again:?}");
+
+    exec(&site, &["--shell", "systemctl stop etcd"]).ends(3);
+    assert_eq!(starts(&site).iter().filter(|state| !state.contains("=active")).count(), 1);
+    // A member that is down may be looked at, and mended.
+    exec(&site, &["--shell", "systemctl start etcd"]).ends(0);
+    site.is_served_by_all();
+
+    // What changes nothing, and what leaves members alone, runs everywhere.
+    exec(&site, &["--read-only", "--", "uptime"]).ends(0);
+    exec(&site, &["--", "touch", "/root/harmless"]).ends(0);
+    let before = starts(&site);
+    play(&site, restart, "  rollout: { strategy: etcd }\n", "").ends(0);
+    assert_eq!(differing(&before, &starts(&site)), 3, "in its turn each of them restarts");
+    site.is_served_by_all();
+}
+
+#[test]
+fn a_module_that_may_disrupt_is_watched_too() {
+    let site = site();
+    for host in &site.place.hosts {
+        let unit = "printf '[Unit]\\nConflicts=etcd.service\\n[Service]\\nExecStart=/bin/sleep 1000\\n' >/etc/systemd/system/rival.service; systemctl daemon-reload";
+        host.run(&["sh", "-c", unit]).unwrap();
+    }
+    let said = play(&site, "service: { name: rival, state: started }", "", "").ends(3);
+    assert!(said.stdout.contains("etcd.service was stopped or restarted by this"), "{}", said.stdout);
+    assert_eq!(starts(&site).iter().filter(|state| !state.contains("=active")).count(), 1, "{}", said.stdout);
+    // A job that nobody waits for could not be watched.
+    let late = play(&site, "command: uptime", "", "      async: 60\n      poll: 0\n").ends(3);
+    assert!(late.stdout.contains("`poll: 0`"), "{}", late.stdout);
+}
+
+/// Two hypervisors with a guest each, whose cluster counts as formed. The guests have nothing to boot.
+fn hypervisors() -> Place {
+    let place = Place::new(Kind::Hypervisor, 2);
+    let written = place.folder.read("inventory.yaml");
+    let mut members = String::new();
+    for (number, host) in place.hosts.iter().enumerate() {
+        let xml = format!(
+            "<domain type='qemu'><name>etcd-{number}</name><memory unit='MiB'>16</memory><os><type machine='q35'>hvm</type></os></domain>"
+        );
+        host.run(&["sh", "-c", &format!("echo \"{xml}\" | virsh create /dev/stdin")]).unwrap();
+        members += &format!("      etcd-{number}: {{ hypervisor: {}, address: 192.0.2.{number} }}\n", host.name());
+    }
+    place.folder.write("inventory.yaml", &format!("{written}clusters:\n  prod:\n    members:\n{members}"));
+    let record = r#"{"phase":"formed","token":"t","members":["etcd-0","etcd-1"],"cluster_id":"1"}"#;
+    place.folder.write(".etcdrun/clusters/prod.json", record);
+    place
+}
+
+#[test]
+fn a_command_that_takes_a_guest_from_a_hypervisor_is_the_last_one() {
+    let place = hypervisors();
+    let running = || -> usize {
+        let names = place.hosts.iter().map(|host| host.run(&["virsh", "list", "--name"]).unwrap());
+        names.map(|names| names.split_whitespace().count()).sum()
+    };
+    assert_eq!(running(), 2);
+    let exec = |words: &[&str]| place.folder.run(&[&["exec", "hypervisors", "-i", "inventory.yaml"], words].concat());
+    exec(&["--", "virsh", "list"]).ends(0);
+    let said = exec(&["--shell", "for name in $(virsh list --name); do virsh destroy $name; done"]).ends(3);
+    assert!(said.stdout.contains("was stopped or restarted by this"), "{}", said.stdout);
+    assert_eq!(running(), 1, "{}", said.stdout);
+    // A reboot is known to take guests down, and is not even tried.
+    let said = exec(&["-m", "reboot"]).ends(3);
+    assert!(said.stdout.contains("would take etcd-"), "{}", said.stdout);
+}
+
+/// Three members, and three other hosts that stand for their hypervisors.
+fn spread() -> (Site, Place) {
+    let site = site();
+    let place = Place::new(Kind::Fast, 3);
+    let known = site.place.folder.read("known_hosts") + &place.folder.read("known_hosts");
+    site.place.folder.write("known_hosts", &known);
+    let mut text = site.place.folder.read("inventory.yaml");
+    let mut listed = String::new();
+    for (host, name) in place.hosts.iter().zip(&site.names) {
+        listed += &format!("  {}: {{ address: {} }}\n", host.name(), host.address());
+        text = text.replace(
+            &format!("{name}: {{ address"),
+            &format!("{name}: {{ hypervisor: {}, ssh_via: direct, address", host.name()),
+        );
+    }
+    site.place.folder.write("inventory.yaml", &format!("{text}hypervisors:\n{listed}"));
+    (site, place)
+}
+
+#[test]
+fn hypervisors_take_the_turns_of_all_members_on_them() {
+    let (site, hypervisors) = spread();
+    let play = |rollout: &str, task: &str| {
+        let text = format!("- hosts: hypervisors\n  become: true\n{rollout}  tasks:\n    - name: Now\n      {task}\n");
+        site.place.folder.write("now.yaml", &text);
+        site.place.folder.run(&["playbook", "now.yaml", "-i", "inventory.yaml"])
+    };
+    let rolls = "  rollout: { strategy: etcd, timeout: 20s }\n";
+    // Its guests would go down with it.
+    let refused = play("", "reboot:").ends(3);
+    assert!(refused.stdout.contains("would take"), "{}", refused.stdout);
+    let said = play(rolls, "command: touch /root/turn").ends(0);
+    for host in &hypervisors.hosts {
+        host.run(&["rm", "/root/turn"]).unwrap();
+    }
+    assert!(said.stdout.contains("longest gap"), "{}", said.stdout);
+
+    // One member is down: only its own hypervisor may go.
+    site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
+    let shut = play(rolls, "command: touch /root/turn").ends(3);
+    assert!(shut.stdout.contains("the gate is shut"), "{}", shut.stdout);
+    for host in &hypervisors.hosts {
+        assert!(host.run(&["test", "-e", "/root/turn"]).is_err(), "{}", shut.stdout);
+    }
+    let own = hypervisors.hosts[1].name();
+    let words = ["playbook", "now.yaml", "-i", "inventory.yaml", "--limit", own];
+    site.place.hosts[1].run(&["systemctl", "start", "etcd"]).unwrap();
+    site.place.folder.run(&words).ends(0);
+}
+
+#[test]
+fn machines_of_members_boot_one_after_the_other() {
+    let site = site();
+    let booted = || -> Vec<String> {
+        let ask = ["cat", "/proc/sys/kernel/random/boot_id"];
+        site.place.hosts.iter().map(|host| host.run(&ask).unwrap()).collect()
+    };
+    let before = booted();
+    let said = site.place.folder.run(&["playbook", "reboot.yaml", "-i", "inventory.yaml"]).ends(0);
+    assert_eq!(differing(&before, &booted()), 3, "{}", said.stdout);
+    site.is_served_by_all();
+    assert!(said.stdout.contains("longest gap"), "{}", said.stdout);
+    // How long that took is known to the next plan.
+    let plan = site.place.folder.run(&["plan", "reboot.yaml", "-i", "inventory.yaml"]).ends(0);
+    for words in ["Rollout of prod", "  order  ", "  gates  before: ", "  time   3 turns, about "] {
+        assert!(plan.stdout.contains(words), "{words}: {}", plan.stdout);
+    }
+}
+
+#[test]
+fn operating_systems_are_upgraded_in_turns() {
+    let site = site();
+    // A machine whose packages ask for a boot.
+    let waiting = &site.place.hosts[1];
+    waiting.run(&["sh", "-c", "mkdir -p /run && touch /run/reboot-required"]).unwrap();
+    for host in &site.place.hosts {
+        // There is no repository to ask here.
+        host.run(&["sh", "-c", "rm -rf /etc/apt/sources.list /etc/apt/sources.list.d; apt-get update"]).unwrap();
+    }
+    let before = starts(&site);
+    let said = site.place.folder.run(&["playbook", "os-upgrade.yaml", "-i", "inventory.yaml"]).ends(0);
+    assert_eq!(differing(&before, &starts(&site)), 1, "{}", said.stdout);
+    assert!(waiting.run(&["test", "-e", "/run/reboot-required"]).is_err());
+    site.is_served_by_all();
+}
