@@ -165,6 +165,18 @@ impl NodeRun {
     }
 }
 
+impl NodeRun {
+    /// A guest whose key had to be learnt is a new machine. The lock that an old one of this name kept is gone with that one, and
+    /// is taken again before anything is changed.
+    pub(super) async fn meet_guest(&self, outcome: &Outcome) {
+        if self.task.module.name != "guest_trust" || !outcome.changed || self.check_mode() {
+            return;
+        }
+        lock(&self.context.locks.held).remove(&self.host);
+        self.context.hosts.link(&self.context.inventory, self.host).leads_elsewhere().await;
+    }
+}
+
 /// Takes locks in the midst of a run. Nobody waits here: two who did could wait for each other.
 async fn take_late(context: &Arc<Context>, missing: &Wanted, host: HostId) -> Result<(), Trouble> {
     let answers = ask(context, missing, false).await;

@@ -340,6 +340,9 @@ impl NodeRun {
         }
         let watch = watched.map(|on| on.watch);
         let result = self.do_it(scope, action, (&effects, check_mode), watch.clone()).await;
+        if let Ok(outcome) = &result {
+            self.meet_guest(outcome).await;
+        }
         if watch.is_some() { result.map_err(|trouble| self.out_of_sight(trouble)) } else { result }
     }
 

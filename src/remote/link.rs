@@ -202,6 +202,13 @@ impl Link {
         Arc::make_mut(&mut all).extend_from_slice(fences);
     }
 
+    /// Another machine is behind it now: what the old one has granted or kept is gone, and so is the way to it.
+    pub(crate) async fn leads_elsewhere(&self) {
+        *self.fences.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.disconnect().await;
+    }
+
     pub(super) fn fences(&self) -> Arc<Vec<Fence>> {
         self.fences.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
