@@ -171,16 +171,27 @@ fn hypervisors_take_the_turns_of_all_members_on_them() {
     site.place.folder.run(&words).ends(0);
 }
 
+/// Which boot this is on each host.
+fn boots(site: &Site) -> Vec<String> {
+    let ask = ["cat", "/proc/sys/kernel/random/boot_id"];
+    site.place.hosts.iter().map(|host| host.run(&ask).unwrap()).collect()
+}
+
+#[test]
+fn a_command_that_nobody_saw_the_end_of_is_the_last_one() {
+    let site = site();
+    let before = boots(&site);
+    let said = exec(&site, &["--shell", "systemctl reboot; sleep 600"]);
+    assert!([2, 3].contains(&said.code), "{}", said.stdout);
+    assert_eq!(differing(&before, &boots(&site)), 1, "{}", said.stdout);
+}
+
 #[test]
 fn machines_of_members_boot_one_after_the_other() {
     let site = site();
-    let booted = || -> Vec<String> {
-        let ask = ["cat", "/proc/sys/kernel/random/boot_id"];
-        site.place.hosts.iter().map(|host| host.run(&ask).unwrap()).collect()
-    };
-    let before = booted();
+    let before = boots(&site);
     let said = site.place.folder.run(&["playbook", "reboot.yaml", "-i", "inventory.yaml"]).ends(0);
-    assert_eq!(differing(&before, &booted()), 3, "{}", said.stdout);
+    assert_eq!(differing(&before, &boots(&site)), 3, "{}", said.stdout);
     site.is_served_by_all();
     assert!(said.stdout.contains("longest gap"), "{}", said.stdout);
     // How long that took is known to the next plan.
