@@ -217,3 +217,29 @@ fn operating_systems_are_upgraded_in_turns() {
     assert!(waiting.run(&["test", "-e", "/run/reboot-required"]).is_err());
     site.is_served_by_all();
 }
+
+#[test]
+fn guests_are_started_and_shut_down() {
+    let place = Place::new(Kind::Hypervisor, 1);
+    let xml = "<domain type='qemu'><name>g</name><memory unit='MiB'>16</memory><os><type machine='q35'>hvm</type></os></domain>";
+    place.hosts[0].run(&["sh", "-c", &format!("echo \"{xml}\" | virsh define /dev/stdin")]).unwrap();
+    let power = |words: &str, more: &[&str]| {
+        let call = ["exec", "hypervisors", "-i", "inventory.yaml", "-m", "libvirt_power", "-a", words];
+        place.folder.run(&[&call, more].concat())
+    };
+    let state = || place.hosts[0].run(&["virsh", "domstate", "g"]).unwrap().trim().to_owned();
+    power("name=g state=running", &["--check"]).ends(0);
+    assert_eq!(state(), "shut off");
+    assert!(power("name=g state=running", &[]).ends(0).stdout.contains("CHANGED"));
+    assert!(power("name=g state=running", &[]).ends(0).stdout.contains("SUCCESS"));
+    // It has no system that could shut down, and is not simply cut off.
+    let stays = power("name=g state=shut_off timeout=1", &[]).ends(2);
+    assert!(stays.stdout.contains("did not shut down within 1 s"), "{}", stays.stdout);
+    assert_eq!(state(), "running");
+    let id = || place.hosts[0].run(&["virsh", "domid", "g"]).unwrap();
+    let before = id();
+    power("name=g state=restarted timeout=1 force=true", &[]).ends(0);
+    assert_ne!(id(), before);
+    power("name=g state=shut_off timeout=1 force=true", &[]).ends(0);
+    assert_eq!(state(), "shut off");
+}
