@@ -68,6 +68,8 @@ pub(super) enum Trouble {
     Unlocked(Box<Outcome>),
     /// Nothing was sent, because it could not be recorded.
     Unrecorded(StateError),
+    /// It waited for something when the run was interrupted; nothing was done.
+    Interrupted,
 }
 
 impl Trouble {
@@ -104,6 +106,7 @@ impl From<ActionError> for Trouble {
         match error {
             ActionError::Remote(error) => error.into(),
             ActionError::Failed(msg) => Self::failed(msg),
+            ActionError::Interrupted => Self::Interrupted,
         }
     }
 }
@@ -505,6 +508,8 @@ impl NodeRun {
                 let hint = "find out who did, and why; then `etcdrun resume` goes on".to_owned();
                 (*outcome, Status::Failed, Some(hint))
             }
+            // No failure that could be ignored or rescued: it runs again when the run goes on.
+            Err(Trouble::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
             Err(Trouble::Unrecorded(error)) => {
                 halts = Some(Halt::Unrecorded);
                 (

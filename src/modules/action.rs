@@ -113,7 +113,7 @@ impl ActionContext {
     pub async fn wait(&self, time: Duration) -> Result<(), ActionError> {
         tokio::select! {
             () = tokio::time::sleep(time) => Ok(()),
-            () = self.stop.cancelled() => Err(ActionError::Failed("interrupted while it waited".to_owned())),
+            () = self.stop.cancelled() => Err(ActionError::Interrupted),
         }
     }
 
@@ -165,4 +165,7 @@ pub enum ActionError {
     /// The task failed; the message is for the person.
     #[error("{0}")]
     Failed(String),
+    /// It only waited, and the run was interrupted: as if it had never begun.
+    #[error("interrupted while it waited")]
+    Interrupted,
 }

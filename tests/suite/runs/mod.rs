@@ -1,6 +1,7 @@
 //! Runs that are kept, broken off and resumed, with the program itself and a real sshd.
 
 mod crashes;
+mod interrupts;
 mod keeping;
 mod locks;
 mod lost;
