@@ -70,7 +70,6 @@ impl EngineAction for PkiCa {
             }
             None => (make(context, &self.cluster, &self.tls).await?, true),
         };
-        self.is_trusted(&context.state, &store, &authority)?;
         if !context.check_mode() {
             store.keep_certificate(&authority.trusted).map_err(failed)?;
             match store.rotation().map_err(failed)? {
@@ -85,23 +84,18 @@ impl EngineAction for PkiCa {
     }
 }
 
-impl PkiCa {
-    /// Members that run trust the authority that they know. Another one has to be made known to them first.
-    fn is_trusted(&self, state: &Path, store: &Store, authority: &Authority) -> Result<(), ActionError> {
-        let Some(known) = store.trusted().map_err(failed)? else { return Ok(()) };
-        let known = Certificate::parse_all(&known).map_err(failed)?;
-        let is_known = known.iter().any(|known| known.public_key == authority.certificate.public_key);
-        if is_known || matches!(ClusterRecord::load(state, &self.cluster), Ok(None)) {
-            return Ok(());
-        }
-        Err(failed(
-            PkiError::new(format!(
-                "the members of `{}` trust another authority than that of the inventory",
-                self.cluster
-            ))
-            .help("put back the former one, name the other `ca.next`, and let `etcdrun certs rotate-ca` replace it"),
-        ))
+/// Members that run trust the authority that they know. Another one has to be made known to them first.
+fn is_trusted(state: &Path, cluster: &str, authority: &Authority) -> Result<(), ActionError> {
+    let Some(known) = Store::new(state, cluster).trusted().map_err(failed)? else { return Ok(()) };
+    let known = Certificate::parse_all(&known).map_err(failed)?;
+    let is_known = known.iter().any(|known| known.public_key == authority.certificate.public_key);
+    if is_known || matches!(ClusterRecord::load(state, cluster), Ok(None)) {
+        return Ok(());
     }
+    Err(failed(
+        PkiError::new(format!("the members of `{cluster}` trust another authority than that of the inventory"))
+            .help("put back the former one, name the other `ca.next`, and let `etcdrun certs rotate-ca` replace it"),
+    ))
 }
 
 pub(super) fn failed(error: PkiError) -> ActionError {
@@ -117,7 +111,7 @@ static OPENED: LazyLock<Mutex<HashMap<Key, Arc<Authority>>>> = LazyLock::new(Mut
 /// The state folder and the cluster.
 type Key = (PathBuf, String);
 
-/// The authority of a cluster, if there is one.
+/// The authority of a cluster, if there is one. What it signs must be worth something to the members.
 pub(super) async fn authority(
     context: &ActionContext,
     cluster: &str,
@@ -128,6 +122,9 @@ pub(super) async fn authority(
         return Ok(Some(known.clone()));
     }
     let opened = on_a_thread(context, cluster, tls, |_, tls, keeping| Authority::open(tls, keeping)).await?;
+    if let Some(authority) = &opened {
+        is_trusted(&context.state, cluster, authority)?;
+    }
     Ok(opened.map(|authority| remember(key, authority)))
 }
 

@@ -143,8 +143,12 @@ impl EngineAction for PkiCertificate {
     }
 }
 
+fn public_sha256(certificate: &Certificate) -> String {
+    Fingerprint::of(&certificate.public_key).sha256
+}
+
 /// What an authority signs is worth nothing once it has ended.
-fn is_valid(authority: &Authority) -> Result<(), ActionError> {
+pub(super) fn is_valid(authority: &Authority) -> Result<(), ActionError> {
     match authority.certificate.not_after > Timestamp::now() {
         true => Ok(()),
         false => Err(ActionError::Failed(format!(
@@ -198,6 +202,11 @@ impl PkiCertificate {
         if issued.is_some_and(|issued| issued.key_sha256 != *key) {
             return Wish::KeyAndCertificate("the key is not the one that was sent".into());
         }
+        let public = issued.and_then(|issued| issued.public_sha256.as_deref());
+        let is_for = |certificate: &Certificate| public.is_none_or(|public| public == public_sha256(certificate));
+        if !found.certificate.as_ref().is_none_or(is_for) {
+            return Wish::KeyAndCertificate("the certificate is not for the key that was sent".into());
+        }
         match request.wish(found.certificate.as_ref(), &authority.certificate, Timestamp::now()) {
             Wish::Certificate(why) if !can_renew => {
                 Wish::KeyAndCertificate(format!("{why}, and there is no request for its key"))
@@ -241,7 +250,8 @@ impl PkiCertificate {
             None => found.certificate,
             Some(_) => Some(self.issue(context, authority, &store, &found, new_key).await?),
         };
-        if let Some(certificate) = certificate.as_ref().filter(|_| why.is_some() && !new_key) {
+        // Where nothing may restart, one that was renewed before must be shown by now, too.
+        if let Some(certificate) = certificate.as_ref().filter(|_| (why.is_some() || self.keep_key) && !new_key) {
             self.is_served(context, authority, certificate).await?;
         }
         Ok(match certificate {
@@ -313,8 +323,12 @@ impl PkiCertificate {
             Some(key) => Fingerprint::of(key.as_bytes()).sha256,
             None => found.key_sha256.clone().unwrap_or_default(),
         };
-        let issued =
-            Issued { serial: certificate.serial.clone(), not_after: certificate.not_after.to_string(), key_sha256 };
+        let issued = Issued {
+            serial: certificate.serial.clone(),
+            not_after: certificate.not_after.to_string(),
+            key_sha256,
+            public_sha256: Some(public_sha256(&certificate)),
+        };
         // Before it is sent: a key that nobody here knows of would look like somebody else's.
         store.keep_issued(&self.name, &issued).map_err(failed)?;
         if let Some(key) = &leaf.key {

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     etcd_access::{Member, clients, fence, members},
-    pki_ca::{failed, forget, on_a_thread},
+    pki_ca::{authority, failed, forget, on_a_thread},
+    pki_certificate::is_valid,
 };
 use crate::{
     etcd::{Credential, EtcdError},
@@ -141,7 +142,13 @@ impl Rotate {
         }
         fence(context).await?;
         match there {
-            None => drop(on_a_thread(context, cluster, tls, Rotation::begin).await?),
+            None => {
+                let old = authority(context, cluster, tls).await?;
+                if let Some(old) = old {
+                    is_valid(&old)?;
+                }
+                drop(on_a_thread(context, cluster, tls, Rotation::begin).await?);
+            }
             Some(there) => {
                 store.keep_rotation(&Rotation { phase: *phase, complete: false, ..there }).map_err(failed)?;
             }
@@ -157,14 +164,17 @@ impl Rotate {
         there: Option<Rotation>,
     ) -> Result<Outcome, ActionError> {
         let PkiRotation { cluster, tls, phase, .. } = &self.module;
-        let Some(there) = there.filter(|there| there.phase == *phase && !there.complete) else {
+        let is_left = |there: &Rotation| !there.complete || there.awaits_its_end(tls);
+        let Some(there) = there.filter(|there| there.phase == *phase && is_left(there)) else {
             let msg = next_step(cluster, *phase, &store.certificate_path().display().to_string());
             return Ok(Outcome { msg, ..Outcome::ok() });
         };
         if context.check_mode() {
             return Ok(Outcome { msg: "every member would be asked".into(), ..Outcome::changed() });
         }
-        self.every_member(context, &there).await?;
+        if !there.complete {
+            self.every_member(context, &there).await?;
+        }
         fence(context).await?;
         let mut msg = next_step(cluster, *phase, &store.certificate_path().display().to_string());
         if *phase == RotationPhase::Finish {

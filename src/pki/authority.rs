@@ -147,7 +147,11 @@ impl Authority {
             (Signer::Key(issuer), LeafKey::New(key)) => params.signed_by(key, issuer)?.pem(),
             (Signer::Key(issuer), LeafKey::Known(key)) => params.signed_by(key, issuer)?.pem(),
             (Signer::Command(command), _) => match store.request(&request.common_name)? {
-                Some(text) => self.signed_by_command(command, &text).await?,
+                Some(text) => {
+                    let pem = self.signed_by_command(command, &text).await?;
+                    key.must_be_in(&Certificate::parse(&pem)?)?;
+                    pem
+                }
                 None => return Err(PkiError::new("the request for this key is not in the state folder any more")),
             },
         };

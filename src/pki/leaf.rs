@@ -76,6 +76,22 @@ impl LeafKey {
         Ok(Self::Known(SubjectPublicKeyInfo::from_der(&certificate.public_key)?))
     }
 
+    /// Somebody else has signed it, after a request that may be an old one.
+    pub(super) fn must_be_in(&self, certificate: &Certificate) -> Result<(), PkiError> {
+        use rcgen::PublicKeyData;
+        let own = match self {
+            Self::New(key) => key.subject_public_key_info(),
+            Self::Known(key) => key.subject_public_key_info(),
+        };
+        match own == certificate.public_key {
+            true => Ok(()),
+            false => {
+                Err(PkiError::new("the certificate that was signed is for another key than the one it is meant for")
+                    .help("a member's key is renewed by `etcdrun playbook settings.yaml` once its file is away"))
+            }
+        }
+    }
+
     pub fn pem(&self) -> Option<Zeroizing<String>> {
         match self {
             Self::New(key) => Some(Zeroizing::new(key.serialize_pem())),

@@ -132,6 +132,11 @@ impl Rotation {
         self.phase == RotationPhase::Finish && named.is_some_and(|pem| same(&pem, &self.new))
     }
 
+    /// All members are through, and only files here are left to be put into place: something came in between.
+    pub fn awaits_its_end(&self, tls: &TlsSection) -> bool {
+        self.phase == RotationPhase::Finish && self.complete && tls.ca.next.is_none()
+    }
+
     /// The new authority is the only one from now on. Says whether that is all: one that was brought along takes its place
     /// in the inventory by somebody's hand.
     pub fn end(mut self, tls: &TlsSection, store: &Store) -> Result<bool, PkiError> {
@@ -147,6 +152,9 @@ impl Rotation {
         let Some(key) = store.authority_key(&store.next_key_path())? else {
             return Err(PkiError::new(format!("the key is missing: {}", store.next_key_path().display())));
         };
+        // From here on the old key may be gone, so nobody can be asked again whether the old authority is still trusted.
+        self.complete = true;
+        store.keep_rotation(&self)?;
         // Until the rotation is forgotten, it is the copies beside it that count.
         store.keep_authority(&self.new, &key)?;
         store.forget_rotation()?;

@@ -24,6 +24,9 @@ pub struct Issued {
     pub not_after: String,
     /// Of the file with the key, so that it can be told from another.
     pub key_sha256: String,
+    /// Of the public half, which a certificate for this key has.
+    #[serde(default)]
+    pub public_sha256: Option<String>,
 }
 
 impl Store {
