@@ -58,7 +58,7 @@ impl Operator<'_> {
         match result {
             Ok(outcome) => outcome,
             Err(ActionError::Failed(msg)) => Outcome::failed(msg),
-            Err(ActionError::Remote(error)) => panic!("{module}: {error}"),
+            Err(error) => panic!("{module}: {error}"),
         }
     }
 
