@@ -1,7 +1,8 @@
 //! What load asks of the disk, kept so that the same questions can be answered the same way later.
 //!
 //! Loading runs on one thread, so what is kept is kept by thread: [`record`] listens to all that a
-//! closure asks, [`replay`] answers from what was kept, and otherwise the disk itself answers.
+//! closure asks, [`replay`] answers from what was kept, and otherwise the disk itself answers. [`pretend`] has texts that are to
+//! be there, and are not yet.
 
 use std::{
     cell::RefCell,
@@ -40,6 +41,9 @@ pub struct Answers {
     /// The sum of what it printed, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     printed: Option<String>,
+    /// It was never on the disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pretended: bool,
 }
 
 /// Everything that was asked while something was loaded.
@@ -58,6 +62,19 @@ enum Mode {
 
 thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Direct) };
+    static PRETENDED: RefCell<BTreeMap<PathBuf, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Runs `work` as if these were the files at these paths.
+pub fn pretend<T>(files: BTreeMap<PathBuf, Vec<u8>>, work: impl FnOnce() -> T) -> T {
+    let before = PRETENDED.replace(files);
+    let value = work();
+    PRETENDED.set(before);
+    value
+}
+
+fn pretended(path: &Path) -> Option<Vec<u8>> {
+    PRETENDED.with_borrow(|files| files.get(path).cloned())
 }
 
 /// Runs `work`, and keeps what it asks of the disk.
@@ -84,7 +101,7 @@ fn within<T>(mode: Mode, work: impl FnOnce() -> T) -> (T, Mode) {
 pub fn find(path: &Path) -> Found {
     answer(
         |inputs| inputs.answers.get(path).and_then(|known| known.found).unwrap_or(Found::Absent),
-        || look(path),
+        || pretended(path).map_or_else(|| look(path), |_| (Found::File, None)),
         |inputs, (found, stamp)| {
             let known = inputs.answers.entry(path.to_owned()).or_default();
             (known.found, known.stamp) = (Some(*found), *stamp);
@@ -98,6 +115,9 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     answer(
         |inputs| inputs.content(path, |known| known.read.as_ref()),
         || {
+            if let Some(bytes) = pretended(path) {
+                return Ok(bytes);
+            }
             let mut bytes = Vec::new();
             fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map(|_| bytes)
         },
@@ -177,7 +197,9 @@ impl Inputs {
     fn keep(&mut self, path: &Path, bytes: &[u8], which: impl Fn(&mut Answers) -> &mut Option<String>) {
         let sum = sum(bytes);
         self.contents.entry(sum.clone()).or_insert_with(|| bytes.to_owned());
-        *which(self.answers.entry(path.to_owned()).or_default()) = Some(sum);
+        let known = self.answers.entry(path.to_owned()).or_default();
+        known.pretended = pretended(path).is_some();
+        *which(known) = Some(sum);
     }
 
     /// Paths at which the disk now answers otherwise. Programs are not run for that.
@@ -197,6 +219,9 @@ impl Answers {
     }
 
     fn differs(&self, path: &Path) -> bool {
+        if self.pretended {
+            return false;
+        }
         let (found, stamp) = look(path);
         if self.found.is_some_and(|known| known != found) {
             return true;
@@ -259,6 +284,18 @@ mod tests {
         assert_eq!(replay(inputs.clone(), ask), first);
         assert_eq!(ask().0.as_deref(), Some("two"), "outside, the disk itself answers");
         assert_eq!(inputs.differing(), [folder.path(), &file, &other]);
+    }
+
+    #[test]
+    fn what_is_pretended_is_kept_like_the_rest_and_not_missed_later() {
+        let path = PathBuf::from("/nowhere/a.yaml");
+        let ask = || (find(&path), read(&path, 100).ok());
+        let files = BTreeMap::from([(path.clone(), b"one".to_vec())]);
+        let (told, inputs) = pretend(files, || record(ask));
+        assert_eq!(told, (Found::File, Some(b"one".to_vec())));
+        assert_eq!(ask(), (Found::Absent, None));
+        assert_eq!(replay(inputs.clone(), ask), told);
+        assert!(inputs.differing().is_empty());
     }
 
     #[test]
