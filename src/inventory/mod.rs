@@ -14,6 +14,7 @@ mod builtin;
 mod collect;
 mod draft;
 mod dynamic;
+pub mod edit;
 mod entry;
 mod files;
 mod hierarchy;
