@@ -16,7 +16,9 @@ use super::{
 use crate::{
     etcd::{
         observe::{Observation, observe},
-        rules::{Answer, Consent, Gate, HostSeen, Profile, Situation, SnapshotSeen, Step, Verdict, judge},
+        rules::{
+            Answer, Consent, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step, Verdict, judge,
+        },
         snapshot,
     },
     inventory::sections::{AuthSection, TlsSection},
@@ -55,6 +57,12 @@ pub struct EtcdGate {
     /// Other members that go down with it, because they are on the same machine.
     #[serde(default)]
     along: Vec<String>,
+    /// What is to happen to the list of members.
+    #[serde(default)]
+    change: Option<GateChange>,
+    /// The guest of the member in turn is powered off before it is taken out.
+    #[serde(default)]
+    fenced: bool,
     /// For an upgrade: the version from which it goes.
     #[serde(default)]
     from: Option<Version>,
@@ -98,6 +106,18 @@ enum GateProfile {
     Nospace,
     /// Certificates are expired.
     Certificate,
+}
+
+/// A change of the list of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateChange {
+    /// A learner comes.
+    Add,
+    /// The member in turn goes, to be replaced.
+    Remove,
+    /// The member in turn goes, for good.
+    Shrink,
 }
 
 /// When rules are asked.
@@ -187,7 +207,13 @@ impl Module for EtcdGate {
             }
             Some(_) => return Err(ModuleError::new("`snapshot` is a file, or `false`")),
         };
-        let consent = Consent { outage: self.allow_outage, auth_hop: self.allow_auth_hop, no_snapshot, shrink: false };
+        let consent = Consent {
+            outage: self.allow_outage,
+            auth_hop: self.allow_auth_hop,
+            no_snapshot,
+            shrink: self.change == Some(GateChange::Shrink),
+            fenced: self.fenced,
+        };
         let profile = match self.profile {
             GateProfile::Upgrade => Profile::Upgrade,
             GateProfile::Restart => Profile::Restart,
@@ -262,6 +288,7 @@ impl EngineAction for Wait {
                 step: self.step,
                 hosts: &hosts,
                 snapshot,
+                change: self.module.change.map(GateChange::rule),
                 consent: self.consent,
                 ..Situation::new(&names, &now)
             };
@@ -287,6 +314,15 @@ impl EngineAction for Wait {
             }
             mark = mark.or_else(|| now.mark());
             context.wait(PAUSE).await?;
+        }
+    }
+}
+
+impl GateChange {
+    fn rule(self) -> MemberChange {
+        match self {
+            Self::Add => MemberChange::AddLearner,
+            Self::Remove | Self::Shrink => MemberChange::Remove { replaced: false },
         }
     }
 }

@@ -215,6 +215,21 @@ impl Change {
         Ok(())
     }
 
+    /// The same in a plan, in which what comes before has not been done: then nobody can say.
+    fn foresee(
+        &self,
+        context: &ActionContext,
+        now: &Observation,
+        change: MemberChange,
+    ) -> Result<Option<Outcome>, ActionError> {
+        match self.judge(now, change) {
+            Err(ActionError::Failed(msg)) if context.check_mode() => {
+                Ok(Some(Outcome { unknown: true, msg, ..Outcome::ok() }))
+            }
+            judged => judged.map(|()| None),
+        }
+    }
+
     async fn add(
         &self,
         context: &ActionContext,
@@ -222,7 +237,9 @@ impl Change {
         now: &Observation,
     ) -> Result<Outcome, ActionError> {
         let url = self.peer_url().ok_or_else(|| ActionError::Failed("it has no address".into()))?;
-        self.judge(now, MemberChange::AddLearner)?;
+        if let Some(outcome) = self.foresee(context, now, MemberChange::AddLearner)? {
+            return Ok(outcome);
+        }
         if context.check_mode() {
             return Ok(Outcome { msg: "would be added as a learner".into(), ..Outcome::changed() });
         }
@@ -252,7 +269,9 @@ impl Change {
         now: &Observation,
         listed: &Listed,
     ) -> Result<Outcome, ActionError> {
-        self.judge(now, MemberChange::Promote)?;
+        if let Some(outcome) = self.foresee(context, now, MemberChange::Promote)? {
+            return Ok(outcome);
+        }
         if context.check_mode() {
             return Ok(Outcome { msg: "would get a vote".into(), ..Outcome::changed() });
         }
@@ -326,8 +345,9 @@ impl Change {
         now: &Observation,
         listed: &Listed,
     ) -> Result<Outcome, ActionError> {
-        if !listed.is_learner {
-            self.judge(now, MemberChange::Remove { replaced: self.module.replaced })?;
+        let change = MemberChange::Remove { replaced: self.module.replaced };
+        if let Some(outcome) = if listed.is_learner { None } else { self.foresee(context, now, change)? } {
+            return Ok(outcome);
         }
         if context.check_mode() {
             return Ok(Outcome { msg: "would be taken out".into(), ..Outcome::changed() });

@@ -191,7 +191,10 @@ pub(super) fn no_alarm(situation: &Situation<'_>, _: Gate) -> Answer {
 }
 
 pub(super) fn no_corrupt(situation: &Situation<'_>, _: Gate) -> Answer {
-    match alarms(situation.now).iter().find(|alarm| alarm.kind != AlarmKind::Nospace) {
+    // What is wrong with a member that goes is why it goes.
+    let goes = matches!(situation.change, Some(MemberChange::Remove { .. }));
+    let is_meant = |alarm: &Alarm| goes && situation.is_target(&situation.now.name(alarm.member));
+    match alarms(situation.now).iter().find(|alarm| alarm.kind != AlarmKind::Nospace && !is_meant(alarm)) {
         None => Answer::holds("no alarm but for space"),
         Some(alarm) => raised(situation, alarm),
     }

@@ -1,6 +1,6 @@
 //! Rules about what is seen on the hosts, and of the snapshot.
 
-use super::{Answer, Gate, Situation};
+use super::{Answer, Gate, MemberChange, Situation};
 
 /// How far clocks may be apart, in milliseconds.
 const CLOCKS: i64 = 1000;
@@ -20,6 +20,12 @@ pub(super) fn reachable(situation: &Situation<'_>, _: Gate) -> Answer {
 }
 
 pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, _: Gate) -> Answer {
+    if matches!(situation.change, Some(MemberChange::AddLearner)) {
+        return Answer::holds("nobody goes");
+    }
+    if situation.consent.fenced {
+        return Answer::holds("its guest is powered off first");
+    }
     let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
     let Some(host) = situation.hosts.iter().find(|host| host.name == target) else {
         return situation.unknown(format!("whether {target} is reached"));

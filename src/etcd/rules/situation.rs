@@ -50,6 +50,8 @@ pub struct Consent {
     pub no_snapshot: bool,
     /// The cluster may have fewer members afterwards.
     pub shrink: bool,
+    /// The guest of the member in turn is powered off before it is taken out.
+    pub fenced: bool,
 }
 
 /// What was seen on a member's host.

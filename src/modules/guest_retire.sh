@@ -1,0 +1,44 @@
+# shellcheck shell=sh disable=SC2154
+# Powers a guest off for good. The definition goes last, so that whoever comes back after a crash still finds the disks.
+
+need_libvirt
+state=$(vir domstate "$arg_name" 2> /dev/null) || state=absent
+result was "$state"
+if [ "$state" = absent ]; then exit 0; fi
+mark=$(vir metadata "$arg_name" "$arg_namespace" --config 2> /dev/null) || mark=''
+[ "$mark" ] || fail "there is a domain $arg_name on this host that etcdrun did not make; it is left alone"
+case $mark in
+*"$arg_cluster"*) ;;
+*) fail "the domain $arg_name on this host belongs to another cluster; it is left alone" ;;
+esac
+changed
+if [ "$CHECK" ]; then exit 0; fi
+
+vir autostart --disable "$arg_name" > /dev/null || fail "cannot keep $arg_name from being started at boot"
+case $state in
+'shut off' | crashed) ;;
+*) vir destroy "$arg_name" > /dev/null || fail "cannot power $arg_name off" ;;
+esac
+state=$(vir domstate "$arg_name") || fail "cannot look at the domain $arg_name"
+case $state in 'shut off' | crashed) ;; *) fail "$arg_name is still $state" ;; esac
+
+stamp=$(date -u +%Y%m%dT%H%M%SZ)
+aside=''
+disks=$(vir domblklist "$arg_name" --inactive) || fail "cannot list the disks of $arg_name"
+while read -r _ path; do
+    if [ ! -f "$path" ]; then continue; fi
+    mv -- "$path" "$path.removed-$stamp" || fail "cannot set $path aside"
+    aside="$aside$path.removed-$stamp
+"
+    folder=${path%/*}
+    if [ ! -e "$folder/$arg_name.removed-$stamp.xml" ]; then
+        vir dumpxml --inactive "$arg_name" > "$folder/$arg_name.removed-$stamp.xml" || fail "cannot keep the definition of $arg_name"
+    fi
+done <<DISKS
+$disks
+DISKS
+vir undefine --nvram "$arg_name" > /dev/null 2>&1 || vir undefine "$arg_name" > /dev/null || fail "cannot undefine $arg_name"
+# shellcheck disable=SC2046 # Names of pools are words.
+for pool in $(vir pool-list --name); do vir pool-refresh "$pool" > /dev/null 2>&1; done
+result aside "$aside"
+note "powered off; its disks are set aside"
