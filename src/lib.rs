@@ -16,6 +16,7 @@ pub mod etcd;
 pub mod execute;
 pub mod graph;
 pub mod inventory;
+mod membership;
 pub mod model;
 pub mod modules;
 pub mod pki;

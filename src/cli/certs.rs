@@ -110,7 +110,7 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
 }
 
 /// The cluster that is named, or the only one.
-fn the_cluster(inventory: &Inventory, wanted: Option<&str>) -> Result<String, CliError> {
+pub(super) fn the_cluster(inventory: &Inventory, wanted: Option<&str>) -> Result<String, CliError> {
     let names: Vec<&str> = inventory.clusters().map(|cluster| cluster.name.as_str()).collect();
     match (wanted, names.as_slice()) {
         (Some(name), _) => find_cluster(inventory, name),

@@ -4,6 +4,7 @@ use std::io;
 
 use super::exit::Exit;
 use crate::{
+    membership::Refusal,
     source::{Diagnostics, Sources},
     state::StateError,
 };
@@ -16,6 +17,9 @@ pub enum CliError {
     /// A problem of the command line itself.
     #[error("{message}")]
     Usage { message: String, help: Option<String> },
+    /// What was asked for is not done, because a cluster is not fit for it.
+    #[error("{message}")]
+    Refused { message: String, help: Option<String> },
     /// Somebody has the lock, or may have.
     #[error("{message}")]
     Locked { message: String, help: String },
@@ -33,6 +37,15 @@ pub enum CliError {
     Unexpected(String),
 }
 
+impl From<Refusal> for CliError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Input { message, help } => Self::Usage { message, help },
+            Refusal::Gate { message, help } => Self::Refused { message, help },
+        }
+    }
+}
+
 impl CliError {
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), help: None }
@@ -45,6 +58,7 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Input(_) | Self::Usage { .. } => Exit::BadInput,
+            Self::Refused { .. } => Exit::GateRefused,
             Self::Moved(_) => Exit::Moved,
             Self::Interrupted => Exit::Interrupted,
             Self::Locked { .. } | Self::State(StateError::Running(_)) => Exit::LockHeld,

@@ -127,7 +127,9 @@ impl Invocation {
             CliError::State(problem) => self.say_error(&problem.to_string(), problem.help().as_deref()),
             CliError::Moved(_) => self
                 .say_error(&error.to_string(), Some("`etcdrun plan FILE --out PLAN` plans with them as they are now")),
-            CliError::Usage { message, help } => self.say_error(message, help.as_deref()),
+            CliError::Usage { message, help } | CliError::Refused { message, help } => {
+                self.say_error(message, help.as_deref())
+            }
             CliError::Locked { message, help } => self.say_error(message, Some(help)),
             other => self.say_error(&other.to_string(), None),
         }

@@ -8,6 +8,7 @@ mod certs;
 mod completions;
 mod config;
 mod doc;
+mod drain;
 mod error;
 mod exec;
 mod exit;
@@ -17,6 +18,8 @@ mod inventory;
 mod invocation;
 mod lint;
 mod listing;
+mod member;
+mod mending;
 mod plan;
 mod playbook;
 mod record;
@@ -64,6 +67,10 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Show how clusters are: members, leaders, health, alarms, certificates
     Status(status::StatusArgs),
+    /// Replace, add, remove, restart and move members of clusters
+    Member(member::MemberCommand),
+    /// Move every member off a hypervisor
+    Drain(drain::DrainArgs),
     /// Print the task graph of a playbook; connects to nothing
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
@@ -125,6 +132,8 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Playbook(args) => playbook::run(args, invocation),
         Command::Plan(args) => plan::run(args, invocation),
         Command::Status(args) => status::run(args, invocation),
+        Command::Member(args) => member::run(args, invocation),
+        Command::Drain(args) => drain::run(args, invocation),
         Command::Graph(args) => graph::run(args, invocation),
         Command::Exec(args) => exec::run(args, invocation),
         Command::Resume(args) => resume::run(args, invocation),

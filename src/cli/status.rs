@@ -18,6 +18,7 @@ use super::{
     args::{ConnectionArgs, InventoryArgs},
     certs::find_cluster,
     input::{Input, Opening},
+    mending::{Known, disagreements},
     record::state_folder,
     run::reach,
 };
@@ -104,7 +105,7 @@ fn exit(clusters: &[ClusterReport]) -> Exit {
 }
 
 /// What is to be found out about one cluster.
-struct Plan {
+pub(super) struct Plan {
     name: String,
     tls: TlsSection,
     auth: AuthSection,
@@ -126,7 +127,7 @@ struct Wanted {
 }
 
 impl Plan {
-    fn new(inventory: &Inventory, name: &str, store: Store, limit: Duration) -> Result<Self, CliError> {
+    pub(super) fn new(inventory: &Inventory, name: &str, store: Store, limit: Duration) -> Result<Self, CliError> {
         let cluster =
             inventory.cluster(name).ok_or_else(|| CliError::usage(format!("there is no cluster `{name}`")))?;
         let etcd: EtcdSection = section(cluster, "etcd")?;
@@ -147,6 +148,28 @@ impl Plan {
         let asking = self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()));
         let (answers, guests) = tokio::join!(join_all(asking), self.guests(visit, inventory));
         self.report(answers, &guests)
+    }
+
+    /// What the members say, and which of their hosts cannot be reached.
+    pub(super) async fn observe(
+        &self,
+        visit: &Visit,
+        opener: Option<&Arc<dyn Opener>>,
+    ) -> (Observation, Vec<(String, String)>) {
+        let credential = self.credential(opener).await;
+        let asking = self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()));
+        let answers = join_all(asking).await;
+        let mut unreachable = Vec::new();
+        let seen = self.members.iter().zip(answers).map(|(member, answer)| match answer {
+            Answer::Seen(seen, _) => *seen,
+            Answer::Silent(why) => Seen { name: member.name.clone(), answer: Err(why) },
+            Answer::Unreachable(why) => {
+                unreachable.push((member.name.clone(), why.clone()));
+                Seen { name: member.name.clone(), answer: Err(why) }
+            }
+        });
+        let members = seen.collect();
+        (Observation { members, auth: None }, unreachable)
     }
 
     /// Root's credential, as the last run left it; one for now if that is not there or over.
@@ -231,7 +254,12 @@ impl Plan {
             self.row(member, answer, guest, &observation, &mut problems)
         });
         let rows: Vec<Row> = rows.collect();
-        problems.extend(disagreements(&observation, &self.members));
+        let known = self.members.iter().zip(&rows).map(|(member, row)| Known {
+            name: &member.name,
+            ip: &member.ip,
+            guest: row.guest.as_deref(),
+        });
+        problems.extend(disagreements(&observation, &known.collect::<Vec<_>>()));
         problems.dedup();
         let cluster_version = observation.views().find_map(|(_, view)| view.cluster_version);
         ClusterReport {
@@ -293,32 +321,6 @@ impl Plan {
         row.health = if seen.is_well() && row.alarms.is_empty() { Health::Healthy } else { Health::Unhealthy };
         row
     }
-}
-
-/// What members say of each other that does not fit.
-fn disagreements(observation: &Observation, wanted: &[Wanted]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let mut ids: Vec<u64> = observation.views().map(|(_, view)| view.cluster_id).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    if ids.len() > 1 {
-        problems.push("the members belong to different clusters".to_owned());
-    }
-    for listed in observation.list() {
-        match listed.name.as_str() {
-            "" => problems.push(format!("a member at {} has never started", listed.peer_urls.join(", "))),
-            name if !wanted.iter().any(|member| member.name == name) => {
-                problems.push(format!("the cluster has a member {name}, which the inventory does not have"));
-            }
-            _ => {}
-        }
-    }
-    let is_listed = |name: &str| observation.list().iter().any(|listed| listed.name == name);
-    if !observation.list().is_empty() {
-        let missing = wanted.iter().filter(|member| !is_listed(&member.name));
-        problems.extend(missing.map(|member| format!("{} is not a member of the cluster", member.name)));
-    }
-    problems
 }
 
 fn alarm_name(kind: &AlarmKind) -> String {

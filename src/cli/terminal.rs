@@ -2,13 +2,15 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write, stderr},
+    io::{self, BufRead, BufReader, IsTerminal, Read, Write, stderr},
     os::fd::AsFd,
     sync::{Mutex, PoisonError},
 };
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
+
+use super::CliError;
 
 const INTERRUPT: u8 = 3;
 const END_OF_FILE: u8 = 4;
@@ -26,6 +28,21 @@ pub(super) fn ask_secret(question: &str) -> io::Result<Option<Zeroizing<String>>
     };
     terminal.write_all(b"\n")?;
     answer
+}
+
+/// Asks a question to which only `y` and `yes` are a yes. Where nobody can be asked, `instead` says how to do without.
+pub(super) fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
+    let mut terminal = match File::options().read(true).write(true).open("/dev/tty") {
+        Ok(terminal) if stderr().is_terminal() => terminal,
+        _ => {
+            let message = "there is no terminal to ask on, and nothing was done";
+            return Err(CliError::usage_with_help(message, Some(instead.to_owned())));
+        }
+    };
+    terminal.write_all(question.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(terminal).read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Echo is off while this lives. Signals from the keyboard are off too: a Ctrl-C that killed us

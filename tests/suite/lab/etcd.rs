@@ -68,6 +68,19 @@ impl Site {
         assert_eq!(list.matches("started").count(), self.names.len(), "{list}");
     }
 
+    /// The last machines are none of the cluster's.
+    pub(super) fn forget(&mut self, from: usize) {
+        self.names.truncate(from);
+        self.addresses.truncate(from);
+    }
+
+    /// These machines are the cluster now.
+    pub(super) fn now_members(&mut self, places: &[usize]) {
+        let hosts: Vec<_> = places.iter().map(|place| &self.place.hosts[*place]).collect();
+        self.names = hosts.iter().map(|host| host.name().to_owned()).collect();
+        self.addresses = hosts.iter().map(|host| host.address().to_string()).collect();
+    }
+
     /// Names and addresses.
     pub(super) fn members(&self) -> Vec<(String, String)> {
         self.names.iter().cloned().zip(self.addresses.iter().cloned()).collect()

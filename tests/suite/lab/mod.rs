@@ -10,6 +10,7 @@ mod hosts;
 mod hypervisors;
 mod leftovers;
 mod libvirt;
+mod members;
 mod plan;
 mod rollout_faults;
 mod site;

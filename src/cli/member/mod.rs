@@ -1,0 +1,309 @@
+//! `etcdrun member ...`: members come and go. Looks, shows what will be done, asks, and plays a playbook that does it.
+
+pub(super) mod facts;
+mod prepare;
+mod show;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use clap::{Args, Subcommand};
+use tokio::time::timeout;
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs, VarsArgs},
+    certs::{find_cluster, the_cluster},
+    input::{Input, Opening, compile_all},
+    record::state_folder,
+    run::{self, Style, reach},
+    status,
+    terminal::confirm,
+};
+use crate::{
+    execute::Visit,
+    inventory::Inventory,
+    membership::{Request, Situation, Verb},
+    pki::Store,
+    report::MultiProgress,
+    source::{Sources, disk},
+};
+
+/// The variables of the playbook, under a name that no file has.
+const VARIABLES: &str = "etcdrun member, its variables.json";
+/// How long a host may take to answer before it counts as one that does not.
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[derive(Args, Debug)]
+pub struct MemberCommand {
+    #[command(subcommand)]
+    verb: MemberVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum MemberVerb {
+    /// Put a new member into the place of one that is dead, or alive
+    #[command(
+        after_help = "A dead member is taken out first: its guest is powered off, its data set aside and never used again. Its machine, or the\none at --ip, then joins as a learner, catches up and gets its vote. A living member goes last: the new one, under a name and\nat an address of its own, has its vote by then.\n\nExamples:\n  etcdrun member replace etcd-2\n  etcdrun member replace etcd-2 --to hv4\n  etcdrun member replace etcd-2 --new-name etcd-4 --ip 10.0.0.24"
+    )]
+    Replace {
+        /// The member
+        name: String,
+        /// The hypervisor that the new guest is made on [default: that of the old one]
+        #[arg(long, value_name = "HYPERVISOR")]
+        to: Option<String>,
+        /// What the new member is called [default: as the old one; where that lives, the next free name]
+        #[arg(long, value_name = "NAME")]
+        new_name: Option<String>,
+        /// Where the new member is reached, and etcd listens
+        #[arg(long, value_name = "ADDRESS")]
+        ip: Option<String>,
+        /// Go on although the old guest's hypervisor cannot be reached, so that nobody can power the guest off
+        #[arg(long)]
+        fence_unreachable: bool,
+        #[command(flatten)]
+        shared: Shared,
+    },
+    /// Add a member to a cluster
+    Add {
+        /// What it is called
+        name: String,
+        /// The cluster [default: the only one]
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: Option<String>,
+        /// The hypervisor that its guest is made on
+        #[arg(long, value_name = "HYPERVISOR")]
+        to: Option<String>,
+        /// Where it is reached, and etcd listens
+        #[arg(long, value_name = "ADDRESS")]
+        ip: Option<String>,
+        #[command(flatten)]
+        shared: Shared,
+    },
+    /// Take a member out of its cluster, for good
+    Remove {
+        /// The member
+        name: String,
+        /// Go on although its guest's hypervisor cannot be reached, so that nobody can power the guest off
+        #[arg(long)]
+        fence_unreachable: bool,
+        #[command(flatten)]
+        shared: Shared,
+    },
+    /// Restart etcd on a member, while the others serve
+    Restart {
+        /// The member
+        name: String,
+        #[command(flatten)]
+        shared: Shared,
+    },
+    /// Move a living member to another hypervisor: a new one there takes its place
+    Move {
+        /// The member
+        name: String,
+        /// The hypervisor that the new guest is made on
+        #[arg(long, value_name = "HYPERVISOR")]
+        to: String,
+        /// What the new member is called [default: the next free name]
+        #[arg(long, value_name = "NAME")]
+        new_name: Option<String>,
+        /// The address of the new member [default: one of the cluster's address pool]
+        #[arg(long, value_name = "ADDRESS")]
+        ip: Option<String>,
+        #[command(flatten)]
+        shared: Shared,
+    },
+}
+
+/// What all of them take.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Shared {
+    /// Do not ask; for scripts
+    #[arg(short, long, help_heading = "Run")]
+    pub(super) yes: bool,
+
+    /// Take no snapshot before
+    #[arg(long, help_heading = "Run")]
+    pub(super) no_snapshot: bool,
+
+    /// Go on where the cluster stops answering meanwhile, as one of two members does
+    #[arg(long, help_heading = "Run")]
+    pub(super) allow_outage: bool,
+
+    #[command(flatten)]
+    inventory: InventoryArgs,
+
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliError> {
+    let (request, shared) = args.verb.request();
+    if shared.inventory.limit.is_some() {
+        return Err(CliError::usage("--limit has no place here: the member is named"));
+    }
+    // What goes on was decided, shown and agreed to when it began.
+    if invocation.resumed.is_some() {
+        return play(request.verb, shared, BTreeMap::new(), invocation);
+    }
+    let mut site = Site::load(shared, invocation)?;
+    let cluster = args.verb.cluster(&site.inventory)?;
+    let situation = site.look(&cluster, shared, invocation)?;
+    carry_out(&site, &request, &situation, shared, !shared.yes, invocation)
+}
+
+/// Decides, shows, asks if that is wanted, and plays.
+pub(super) fn carry_out(
+    site: &Site,
+    request: &Request,
+    situation: &Situation,
+    shared: &Shared,
+    ask: bool,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let prepared = prepare::prepare(site, request, situation, shared, invocation)?;
+    if !invocation.json {
+        invocation.print(&show::plan(&prepared, request, situation))?;
+    }
+    if !shared.run.check && ask && !confirm("Go on? [y/N] ", "--yes goes on without asking")? {
+        invocation.print("nothing was done\n")?;
+        return Ok(Exit::Interrupted);
+    }
+    play(request.verb, shared, prepared.files, invocation)
+}
+
+/// Plays the playbook of a verb, as if `files` were what is on the disk.
+pub(super) fn play(
+    verb: Verb,
+    shared: &Shared,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let names = [playbook(verb).to_owned()];
+    let vars = VarsArgs { extra_vars: vec![format!("@{VARIABLES}")] };
+    let selection = SelectionArgs { vars, ..SelectionArgs::default() };
+    let load = run::load_options(invocation);
+    let compiled =
+        disk::pretend(files, || compile_all(&names, &shared.inventory, &selection, &load, Opening::All, invocation))?;
+    let style = if shared.run.check { Style::Plan } else { Style::Playbook };
+    let ended = run::execute(compiled, &shared.connection, &shared.run, style, invocation)?;
+    Ok(ended.exit(false))
+}
+
+fn playbook(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Add => "member-add.yaml",
+        Verb::Remove => "member-remove.yaml",
+        Verb::Replace | Verb::Move => "member-replace.yaml",
+        Verb::Restart => "member-restart.yaml",
+    }
+}
+
+impl MemberVerb {
+    fn request(&self) -> (Request, &Shared) {
+        let request = |verb, shared: &Shared| Request {
+            verb,
+            old: None,
+            new_name: None,
+            to: None,
+            ip: None,
+            fence_unreachable: false,
+            snapshot: !shared.no_snapshot,
+            allow_outage: shared.allow_outage,
+        };
+        match self {
+            Self::Replace { name, to, new_name, ip, fence_unreachable, shared } => {
+                let (old, fence_unreachable) = (Some(name.clone()), *fence_unreachable);
+                let request = Request { old, fence_unreachable, ..request(Verb::Replace, shared) };
+                (Request { new_name: new_name.clone(), to: to.clone(), ip: ip.clone(), ..request }, shared)
+            }
+            Self::Move { name, to, new_name, ip, shared } => {
+                let request = Request { old: Some(name.clone()), to: Some(to.clone()), ..request(Verb::Move, shared) };
+                (Request { new_name: new_name.clone(), ip: ip.clone(), ..request }, shared)
+            }
+            Self::Add { name, to, ip, shared, .. } => {
+                let request = Request { new_name: Some(name.clone()), ..request(Verb::Add, shared) };
+                (Request { to: to.clone(), ip: ip.clone(), ..request }, shared)
+            }
+            Self::Remove { name, fence_unreachable, shared } => {
+                let (old, fence_unreachable) = (Some(name.clone()), *fence_unreachable);
+                (Request { old, fence_unreachable, ..request(Verb::Remove, shared) }, shared)
+            }
+            Self::Restart { name, shared } => {
+                (Request { old: Some(name.clone()), ..request(Verb::Restart, shared) }, shared)
+            }
+        }
+    }
+
+    /// The cluster that it is about.
+    fn cluster(&self, inventory: &Inventory) -> Result<String, CliError> {
+        match self {
+            Self::Add { cluster: Some(cluster), .. } => find_cluster(inventory, cluster),
+            Self::Add { .. } => the_cluster(inventory, None),
+            Self::Replace { name, .. }
+            | Self::Remove { name, .. }
+            | Self::Restart { name, .. }
+            | Self::Move { name, .. } => Ok(facts::member(inventory, name)?.1.to_owned()),
+        }
+    }
+}
+
+/// What the commands work on.
+pub(super) struct Site {
+    pub inventory: Inventory,
+    pub sources: Sources,
+    inventories: Vec<PathBuf>,
+    /// Hypervisors that do not answer, and why.
+    pub silent_hypervisors: BTreeMap<String, String>,
+}
+
+impl Site {
+    pub(super) fn load(shared: &Shared, invocation: &Invocation) -> Result<Self, CliError> {
+        let mut input = Input::new(&shared.inventory.keys, Opening::All, invocation);
+        let inventory = input.inventory(&shared.inventory, invocation);
+        input.check(invocation)?;
+        let Input { sources, inventories, .. } = input;
+        Ok(Self { inventory, sources, inventories, silent_hypervisors: BTreeMap::new() })
+    }
+
+    /// Asks every member of the cluster, and every hypervisor that one of them is on.
+    pub(super) fn look(
+        &mut self,
+        cluster: &str,
+        shared: &Shared,
+        invocation: &Invocation,
+    ) -> Result<Situation, CliError> {
+        let state = state_folder(shared.run.state_dir.as_deref(), &self.inventories, invocation);
+        let mut inventory = self.inventory.clone();
+        let (connector, options) = reach(&mut inventory, &shared.connection, &state, MultiProgress::new(), invocation)?;
+        let inventory = Arc::new(inventory);
+        let plan = status::Plan::new(&inventory, cluster, Store::new(state.path(), cluster), LIMIT)?;
+        let visit = Visit::new(inventory.clone(), connector, options);
+        let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
+        let mut hypervisors: Vec<_> = members.filter_map(|id| inventory.hypervisor_of(*id)).collect();
+        hypervisors.sort_by_key(|host| host.id);
+        hypervisors.dedup_by_key(|host| host.id);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let (seen, silent) = runtime.block_on(async {
+            let asked = hypervisors.iter().map(|host| async {
+                let session = visit.session(host.id);
+                match timeout(LIMIT, session.link.connection()).await {
+                    Ok(Ok(_)) => None,
+                    Ok(Err(error)) => Some((host.name.to_string(), error.to_string())),
+                    Err(_) => Some((host.name.to_string(), format!("no answer within {LIMIT:?}"))),
+                }
+            });
+            let asked = futures_util::future::join_all(asked);
+            let both = tokio::join!(plan.observe(&visit, self.sources.opener()), asked);
+            // A host that hangs must not keep us.
+            let _ = timeout(Duration::from_secs(2), visit.close()).await;
+            both
+        });
+        runtime.shutdown_background();
+        self.silent_hypervisors = silent.into_iter().flatten().collect();
+        let (observation, unreachable) = seen;
+        Ok(Situation { cluster: cluster.to_owned(), observation, unreachable })
+    }
+}

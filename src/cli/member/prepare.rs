@@ -1,0 +1,433 @@
+//! From what was asked for, and what was found, to what the playbook is told.
+
+use std::{collections::BTreeMap, fs, net::IpAddr, path::PathBuf};
+
+use super::{
+    super::{
+        CliError, Invocation,
+        input::{Input, Opening},
+    },
+    Shared, Site, VARIABLES,
+    facts::{self, Facts},
+};
+use crate::{
+    inventory::{Cluster, HostKind, Inventory, sections::EtcdSection},
+    membership::{
+        Change, Condition, Edited, Listing, NewMember, Refusal, Request, Situation, Texts, Verb, next_name, pin,
+    },
+    model::ValueMap,
+    source::from_node,
+};
+
+/// What will be done.
+pub(super) struct Prepared {
+    pub change: Change,
+    /// Where the new member is.
+    pub new_place: String,
+    pub notes: Vec<String>,
+    /// What is read in place of what is on the disk.
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+pub(super) fn prepare(
+    site: &Site,
+    request: &Request,
+    situation: &Situation,
+    shared: &Shared,
+    invocation: &Invocation,
+) -> Result<Prepared, CliError> {
+    let cluster = site.inventory.cluster(&situation.cluster);
+    let cluster = cluster.ok_or_else(|| CliError::usage(format!("there is no cluster `{}`", situation.cluster)))?;
+    Draft { site, request, situation, cluster, shared, invocation }.prepare()
+}
+
+struct Draft<'a> {
+    site: &'a Site,
+    request: &'a Request,
+    situation: &'a Situation,
+    cluster: &'a Cluster,
+    shared: &'a Shared,
+    invocation: &'a Invocation,
+}
+
+/// The new member, before it is in any inventory.
+struct Coming {
+    new: NewMember,
+    /// The inventory describes it already.
+    is_described: bool,
+}
+
+impl Draft<'_> {
+    fn prepare(&self) -> Result<Prepared, CliError> {
+        let old = match &self.request.old {
+            Some(name) => Some(Facts::of(facts::member(&self.site.inventory, name)?.0)),
+            None => None,
+        };
+        let condition = old.as_ref().map(|old| self.situation.condition(&old.name));
+        let alive = condition == Some(Condition::Alive);
+        let coming = self.coming(old.as_ref(), alive)?;
+        self.situation.check(self.request)?;
+        let mut notes = Vec::new();
+        let texts = self.texts(old.as_ref(), coming.as_ref(), alive, &mut notes)?;
+        let texts = self.pinned(texts, coming.as_ref())?;
+        let during = self.load(&texts.path, &texts.during)?;
+        let after = self.load(&texts.path, &texts.after)?;
+        let new = match &coming {
+            Some(coming) => Some(Facts::of(facts::member(&during, &coming.new.name)?.0)),
+            None => None,
+        };
+        let change = self.change(old.as_ref(), new.as_ref(), alive, &texts, &after, &mut notes)?;
+        let mut variables = ValueMap::new();
+        variables.insert("change".into(), serde_json::to_value(&change).unwrap_or_default());
+        if let Some(version) = self.version(&change.via, new.is_some())? {
+            variables.insert("etcd_version".into(), version.into());
+        }
+        let files = BTreeMap::from([
+            (PathBuf::from(VARIABLES), serde_json::Value::Object(variables).to_string().into_bytes()),
+            (texts.path.clone(), texts.during.clone().into_bytes()),
+        ]);
+        let new_place = new.map(|new| match new.hypervisor {
+            Some(hypervisor) => format!("{} on {hypervisor}", new.ip),
+            None => new.ip,
+        });
+        Ok(Prepared { change, new_place: new_place.unwrap_or_default(), notes, files })
+    }
+
+    /// The member that comes, if one does.
+    fn coming(&self, old: Option<&Facts>, alive: bool) -> Result<Option<Coming>, Refusal> {
+        let Request { verb, to, ip, .. } = self.request;
+        if let Some(to) = to {
+            facts::hypervisor(&self.site.inventory, to)?;
+        }
+        match (verb, old) {
+            (Verb::Remove | Verb::Restart, _) => return Ok(None),
+            (Verb::Move, Some(old)) => self.check_move(old)?,
+            _ => {}
+        }
+        let members = facts::members(&self.site.inventory, self.cluster.name.as_str());
+        let like = old.cloned().or_else(|| members.last().cloned());
+        let like = like.ok_or_else(|| Refusal::input("the cluster has no members", ""))?;
+        let name = match (&self.request.new_name, old) {
+            (Some(name), _) => name.clone(),
+            (None, Some(old)) if !alive => old.name.clone(),
+            (None, _) => {
+                let taken: Vec<&str> = self.site.inventory.hosts().map(|host| host.name.as_str()).collect();
+                next_name(&like.name, &taken)
+            }
+        };
+        let is_same = old.is_some_and(|old| old.name == name);
+        let is_described = !is_same && self.is_described(&name)?;
+        let is_guest = like.is_guest || (like.hypervisor.is_none() && to.is_some());
+        if !like.is_guest && to.is_some() {
+            let message = format!("{} is a machine of its own, and on no hypervisor", like.name);
+            return Err(Refusal::input(message, "name another machine with --ip"));
+        }
+        if let Some(ip) = ip {
+            self.check_address(ip, &name)?;
+        }
+        if is_same && alive {
+            return Err(Refusal::input(
+                format!("{name} is alive: while it is replaced both exist, so the new one needs a name of its own"),
+                format!(
+                    "leave --new-name out, or choose another; if {name} is only to restart: `etcdrun member restart {name}`"
+                ),
+            ));
+        }
+        let has_pool = self.cluster.sections.contains_key("address_pool");
+        let needs_address = !is_same && !is_described && ip.is_none() && (alive || old.is_none() || !is_guest);
+        let from_pool = needs_address && has_pool && is_guest;
+        if needs_address && !from_pool {
+            let help = match is_guest {
+                true => "give it one with --ip, or give the cluster an `address_pool`",
+                false => "name its machine with --ip",
+            };
+            return Err(Refusal::input(format!("the new member {name} needs an address of its own"), help));
+        }
+        let (to, ip, interfaces) = (to.clone(), ip.clone(), like.interfaces);
+        Ok(Some(Coming { new: NewMember { name, to, ip, is_guest, from_pool, interfaces }, is_described }))
+    }
+
+    fn check_move(&self, old: &Facts) -> Result<(), Refusal> {
+        let name = &old.name;
+        let to = self.request.to.as_deref().unwrap_or_default();
+        if !old.is_guest {
+            return Err(Refusal::input(format!("{name} is a machine of its own, and on no hypervisor"), ""));
+        }
+        if old.hypervisor.as_deref() == Some(to) {
+            return Err(Refusal::input(format!("{name} is on {to} already"), ""));
+        }
+        match self.situation.condition(name) {
+            Condition::Alive => Ok(()),
+            _ => Err(Refusal::gate(
+                format!("{name} is not well, and only a living member is moved"),
+                format!("`etcdrun member replace {name} --to {to}` builds it anew there"),
+            )),
+        }
+    }
+
+    /// Whether the inventory has the new member already; an error if the name is somebody else's.
+    fn is_described(&self, name: &str) -> Result<bool, Refusal> {
+        let inventory = &self.site.inventory;
+        let taken =
+            |what: String| Refusal::input(format!("the name `{name}` is taken: it is {what}"), "choose another");
+        match inventory.host(name).map(|host| &host.kind) {
+            Some(HostKind::Member { cluster, .. }) if *cluster == self.cluster.name => {
+                match self.situation.condition(name) {
+                    Condition::Gone => Ok(true),
+                    _ if self.request.verb == Verb::Replace || self.request.verb == Verb::Move => {
+                        Err(taken(format!("a member of `{cluster}`")))
+                    }
+                    _ => Err(taken(format!("a member of `{cluster}` already"))),
+                }
+            }
+            Some(HostKind::Member { cluster, .. }) => Err(taken(format!("a member of `{cluster}`"))),
+            Some(HostKind::Hypervisor) => Err(taken("a hypervisor".into())),
+            Some(HostKind::Plain) => Err(taken("a host".into())),
+            None if inventory.group(name).is_some() => Err(taken("a group".into())),
+            None => Ok(false),
+        }
+    }
+
+    fn check_address(&self, ip: &str, name: &str) -> Result<(), Refusal> {
+        let address = ip.split_once('/').map_or(ip, |(address, _)| address);
+        if address.parse::<IpAddr>().is_err() {
+            return Err(Refusal::input(format!("`{ip}` is not an IP address"), "write it like 10.0.0.24"));
+        }
+        let taken =
+            self.site.inventory.hosts().find(|host| {
+                host.name.as_str() != name && (host.address() == address || Facts::of(host).ip == address)
+            });
+        match taken {
+            Some(host) => Err(Refusal::input(format!("{address} is the address of {}", host.name), "choose another")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the inventory says meanwhile, and afterwards.
+    fn texts(
+        &self,
+        old: Option<&Facts>,
+        coming: Option<&Coming>,
+        alive: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<Texts, CliError> {
+        let cluster = self.cluster.name.as_str();
+        let members = facts::members(&self.site.inventory, cluster);
+        let like = old.or(members.last()).map(|facts| facts.name.clone()).unwrap_or_default();
+        let (host, _) = facts::member(&self.site.inventory, &like)?;
+        let path = self.site.sources.path(host.span.file).to_owned();
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let is_generated = text != self.site.sources.text(host.span.file);
+        let texts = Texts::unchanged(path, text);
+        let is_same = old.zip(coming).is_some_and(|(old, coming)| old.name == coming.new.name);
+        let texts = match coming {
+            None => texts,
+            Some(coming) if coming.is_described => texts,
+            Some(coming) if is_same && coming.new.to.is_none() && coming.new.ip.is_none() => texts,
+            Some(coming) if is_same => texts.moved(cluster, &coming.new)?,
+            Some(coming) => texts.added(cluster, &like, &coming.new)?,
+        };
+        let goes = match (self.request.verb, old) {
+            (Verb::Remove, Some(old)) => old,
+            (Verb::Replace | Verb::Move, Some(old)) if !is_same => old,
+            _ => return Ok(texts),
+        };
+        if is_generated {
+            notes.push(format!(
+                "{} is not changed, since it is generated: take {} out of it",
+                texts.path.display(),
+                goes.name
+            ));
+            return Ok(texts);
+        }
+        let texts = texts.removed(cluster, &goes.name)?;
+        // One that is powered off may leave its address to the new one, and then they cannot both be there.
+        Ok(if !alive && goes.is_guest && coming.is_some() { texts.at_once() } else { texts })
+    }
+
+    /// Members whose hypervisor or address follows from their order keep what they have.
+    fn pinned(&self, texts: Texts, coming: Option<&Coming>) -> Result<Texts, CliError> {
+        let cluster = self.cluster.name.as_str();
+        let during = self.load(&texts.path, &texts.during)?;
+        let after = self.load(&texts.path, &texts.after)?;
+        let place = |facts: &Facts| (facts.ip.clone(), facts.hypervisor.clone());
+        let before = facts::members(&self.site.inventory, cluster);
+        let meanwhile = facts::members(&during, cluster);
+        let mut pins = Vec::new();
+        for member in facts::members(&after, cluster) {
+            let is_new = coming.is_some_and(|coming| coming.new.name == member.name && !coming.is_described);
+            let list = if is_new { &meanwhile } else { &before };
+            let was = list.iter().find(|was| was.name == member.name);
+            if let Some(was) = was.filter(|was| place(was) != place(&member) && was.is_guest) {
+                pins.push((was.name.clone(), pin(&was.interfaces, was.hypervisor.as_deref())));
+            }
+        }
+        Ok(texts.pinned(cluster, &pins)?)
+    }
+
+    /// The inventory, as if a file of it said this.
+    fn load(&self, path: &PathBuf, text: &str) -> Result<Inventory, CliError> {
+        let files = BTreeMap::from([(path.clone(), text.as_bytes().to_vec())]);
+        crate::source::disk::pretend(files, || {
+            // Nothing secret is needed, so nobody is asked for a key again.
+            let mut input = Input::new(&self.shared.inventory.keys, Opening::FilesOnly, self.invocation);
+            let inventory = input.inventory(&self.shared.inventory, self.invocation);
+            if input.diagnostics.has_errors() {
+                input.check(self.invocation)?;
+            }
+            Ok(inventory)
+        })
+    }
+
+    fn change(
+        &self,
+        old: Option<&Facts>,
+        new: Option<&Facts>,
+        alive: bool,
+        texts: &Texts,
+        after: &Inventory,
+        notes: &mut Vec<String>,
+    ) -> Result<Change, CliError> {
+        let Request { verb, snapshot, allow_outage, .. } = self.request;
+        let cluster = self.cluster.name.as_str();
+        let via = self.situation.via(old.map(|old| old.name.as_str()));
+        let via = via
+            .or_else(|| self.situation.via(None))
+            .ok_or_else(|| Refusal::gate(format!("no member of `{cluster}` is well"), "look at `etcdrun status`"))?;
+        let members = facts::members(&self.site.inventory, cluster);
+        let (_, names) = self.situation.voters();
+        let well: Vec<Listing> =
+            members.iter().filter(|member| names.contains(&member.name.as_str())).map(Facts::listing).collect();
+        let is_same = old.zip(new).is_some_and(|(old, new)| old.name == new.name);
+        let ends = self.ends(old, new, alive, is_same, notes)?;
+        let mut before = well.clone();
+        if let Some(old) = old.filter(|old| !alive && !old.is_guest) {
+            before.push(old.listing());
+        }
+        let mut during = well.clone();
+        if let Some(new) = new.filter(|new| !well.iter().any(|member| member.name == new.name)) {
+            during.push(new.listing());
+        }
+        let voters = self.situation.observation.voters();
+        let mut others = voters.filter(|voter| old.is_none_or(|old| old.name != voter.name));
+        let whole = others.all(|voter| names.contains(&voter.name.as_str()));
+        let url = new.map(|new| self.peer_url(&new.ip)).unwrap_or_default();
+        let name = |facts: Option<&Facts>| facts.map(|facts| facts.name.clone()).unwrap_or_default();
+        let listed = old.is_some_and(|old| self.situation.condition(&old.name) != Condition::Gone);
+        Ok(Change {
+            cluster: cluster.to_owned(),
+            old: name(old),
+            new: if *verb == Verb::Restart { name(old) } else { name(new) },
+            alive,
+            first: match (verb, alive) {
+                (Verb::Remove, true) => "shrink",
+                (Verb::Remove, false) => "remove",
+                (_, false) if listed => "remove",
+                _ => "add",
+            },
+            via: via.to_owned(),
+            old_host: ends.old_host,
+            old_hypervisor: ends.old_hypervisor,
+            fence: ends.fence,
+            waived: ends.waived,
+            leftover: new.is_some_and(|new| self.situation.has_learner(&new.name, &url)),
+            whole,
+            snapshot: *snapshot && *verb != Verb::Restart,
+            allow_outage: *allow_outage,
+            before,
+            well,
+            during,
+            after: facts::members(after, cluster).iter().map(Facts::listing).collect(),
+            inventory: if texts.edit().is_some() { Edited::of(texts) } else { Edited::default() },
+        })
+    }
+
+    /// What is stopped of the old member, and where.
+    fn ends(
+        &self,
+        old: Option<&Facts>,
+        new: Option<&Facts>,
+        alive: bool,
+        is_same: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<Ends, Refusal> {
+        let mut ends = Ends::default();
+        let Some(old) = old.filter(|_| self.request.verb != Verb::Restart) else { return Ok(ends) };
+        let unreachable = self.situation.unreachable(&old.name);
+        if !old.is_guest {
+            let is_elsewhere = new.is_some_and(|new| new.ip != old.ip);
+            match unreachable {
+                Some(why) if is_same && !is_elsewhere => {
+                    return Err(Refusal::gate(
+                        format!("the machine of {} does not answer ({why})", old.name),
+                        "bring it back, empty or not, or name another machine with --ip",
+                    ));
+                }
+                Some(_) if !is_same => notes.push(format!(
+                    "the machine of {0} does not answer, and nothing is stopped there: should it come back, the others turn its etcd away",
+                    old.name
+                )),
+                _ => ends.old_host.clone_from(&old.name),
+            }
+            return Ok(ends);
+        }
+        let hypervisor = old.hypervisor.clone().unwrap_or_default();
+        match self.site.silent_hypervisors.get(&hypervisor) {
+            None => {
+                ends.fence = true;
+                ends.old_host = if alive { old.name.clone() } else { String::new() };
+                ends.old_hypervisor = hypervisor;
+            }
+            Some(why) if !self.request.fence_unreachable => {
+                return Err(Refusal::gate(
+                    format!(
+                        "{hypervisor} cannot be reached ({why}), so nobody can say that the guest {} is off",
+                        old.name
+                    ),
+                    "a guest that still runs keeps its address and its data, and may come back beside the one that replaces it; see that it is off, and say --fence-unreachable",
+                ));
+            }
+            Some(_) if new.is_some_and(|new| new.hypervisor.as_deref() == Some(&hypervisor)) => {
+                return Err(Refusal::gate(
+                    format!("{hypervisor} cannot be reached, and no guest can be made there"),
+                    "name another hypervisor with --to",
+                ));
+            }
+            Some(_) => {
+                ends.waived = true;
+                notes
+                    .push(format!("the guest {} on {hypervisor} is NOT powered off: you say that it is off", old.name));
+            }
+        }
+        Ok(ends)
+    }
+
+    fn peer_url(&self, ip: &str) -> String {
+        let etcd: EtcdSection =
+            self.cluster.sections.get("etcd").and_then(|node| from_node(node).ok()).unwrap_or_default();
+        let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
+        format!("https://{host}:{}", etcd.peer_port.unwrap_or(2380))
+    }
+
+    /// A new member runs what the others run, whatever the inventory is about to ask of all of them.
+    fn version(&self, via: &str, comes: bool) -> Result<Option<String>, Refusal> {
+        let view = self.situation.observation.view(via).filter(|_| comes);
+        let Some(version) = view.map(|view| view.version.to_string()) else { return Ok(None) };
+        match self.site.inventory.etcd_releases.contains_key(version.as_str()) {
+            true => Ok(Some(version)),
+            false => Err(Refusal::input(
+                format!("the members run etcd {version}, which `etcd_releases` does not have"),
+                "add it there, with its sha256: a new member runs what the others run",
+            )),
+        }
+    }
+}
+
+/// What is stopped of the old member, and where.
+#[derive(Default)]
+struct Ends {
+    old_host: String,
+    old_hypervisor: String,
+    fence: bool,
+    waived: bool,
+}

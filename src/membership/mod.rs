@@ -1,0 +1,23 @@
+//! Who belongs to a cluster, and how that changes: a member more, one less, one in the place of another.
+//!
+//! ```text
+//! inventory, Observation ──> Situation ─┐
+//! what was asked for ───────> Request  ─┼──> Change: what the playbook is told, the steps, the inventory's new text
+//! ```
+//!
+//! Pure: it decides and calculates. It connects nowhere, and writes nothing; `cli::member` looks, asks the person, and plays
+//! the playbook, in which the same rules are asked again before anything is done.
+
+mod change;
+mod drain;
+mod quorum;
+mod request;
+mod situation;
+mod texts;
+
+pub(crate) use change::{Change, Edited, Listing};
+pub(crate) use drain::{Candidate, Departure, departures};
+pub(crate) use quorum::{Step, arithmetic};
+pub(crate) use request::{Refusal, Request, Verb};
+pub(crate) use situation::{Condition, Situation};
+pub(crate) use texts::{NewMember, Texts, next_name, pin};

@@ -1,0 +1,180 @@
+//! Members of real clusters come and go, while a client writes.
+
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Said,
+    etcd::{PLAIN, Site},
+    upgrade::{nothing_is_lost, writer},
+};
+
+fn member(site: &Site, words: &[&str]) -> Said {
+    site.place.folder.run(&[&["member"], words, &["-i", "inventory.yaml"]].concat())
+}
+
+fn list(site: &Site) -> String {
+    site.etcdctl(&["member", "list"])
+}
+
+/// etcd is killed on a member, and its data is gone: the machine came back empty.
+fn lose(site: &Site, place: usize) {
+    site.place.hosts[place]
+        .run(&["sh", "-c", "systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf /var/lib/etcd/data/*"])
+        .unwrap();
+}
+
+/// A cluster that serves, in which one member lost its data.
+fn broken(members: usize, lost: usize) -> Site {
+    let site = Site::new(members, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    lose(&site, lost);
+    site
+}
+
+fn no_learner(site: &Site) {
+    let list = list(site);
+    assert!(!list.contains("true") && !list.contains("unstarted"), "{list}");
+}
+
+fn dead_member_is_replaced(members: usize) {
+    let site = Site::new(members, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    let writer = writer(&site);
+    let lost = members - 1;
+    lose(&site, lost);
+    let begun = Instant::now();
+    let said = member(&site, &["replace", &site.names[lost], "--yes"]);
+    let took = begun.elapsed();
+    let written = writer.stop();
+    let said = said.ends(0);
+    println!(
+        "{members} members: replaced in {took:.1?}, longest gap {:?}, {} writes",
+        written.longest,
+        written.acknowledged.len()
+    );
+    assert!(said.stdout.contains("MAY STILL FAIL"), "{}", said.stdout);
+    site.is_served_by_all();
+    no_learner(&site);
+    nothing_is_lost(&site, &written);
+    // What it had is kept, and nobody uses it.
+    site.changes_nothing();
+    let again = member(&site, &["replace", &site.names[lost], "--yes"]).ends(5);
+    assert!(again.stderr.contains("needs an address"), "{}", again.stderr);
+}
+
+#[test]
+fn a_dead_member_of_three_is_replaced_while_a_client_writes() {
+    dead_member_is_replaced(3);
+}
+
+#[test]
+fn a_dead_member_of_five_is_replaced_while_a_client_writes() {
+    dead_member_is_replaced(5);
+}
+
+#[test]
+fn wherever_the_operator_is_killed_a_replacement_goes_on() {
+    let site = broken(3, 1);
+    let name = site.names[1].clone();
+    let words = ["member", "replace", &name, "--yes", "-i", "inventory.yaml"];
+    // Counted in records of the journal: in the snapshot, around the removal, the learner, the start and the promotion.
+    let mut deaths = 0;
+    for (attempt, record) in [6, 14, 30, 50, 70, 90].into_iter().enumerate() {
+        let words: &[&str] = if attempt == 0 { &words } else { &["resume"] };
+        let mut command = site.place.folder.command(words);
+        let ended = command
+            .env("ETCDRUN_TEST_DIE", format!("after:{record}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        // The cluster has all voters but one at any time, and never one that has not started.
+        let list = list(&site);
+        let voters = list.lines().filter(|line| line.ends_with("false")).count();
+        assert!((2..=3).contains(&voters), "{list}");
+        assert!(!list.lines().any(|line| line.contains("unstarted") && line.ends_with("false")), "{list}");
+        deaths += usize::from(ended.code().is_none());
+        if ended.success() {
+            break;
+        }
+    }
+    assert!(deaths >= 3, "it was killed {deaths} times");
+    let said = site.place.folder.run(&["resume"]);
+    assert!(said.code == 0 || said.stderr.contains("no run that could be resumed"), "{}\n{}", said.stdout, said.stderr);
+    site.is_served_by_all();
+    no_learner(&site);
+    site.changes_nothing();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let site = broken(3, 2);
+    let before = (list(&site), site.place.folder.read("inventory.yaml"));
+    let refused = |words: &[&str], code: i32, why: &str| {
+        let said = member(&site, words).ends(code);
+        assert!(said.stderr.contains(why), "{words:?}: {}", said.stderr);
+    };
+    let (first, dead) = (site.names[0].as_str(), site.names[2].as_str());
+    let near = format!("{first}x");
+    refused(&["replace", &near, "--yes"], 5, "did you mean");
+    refused(&["replace", dead, "--to", "hv9", "--yes"], 5, "no hypervisor `hv9`");
+    refused(&["replace", dead, "--ip", "10.0.0.300", "--yes"], 5, "is not an IP address");
+    refused(&["replace", dead, "--new-name", first, "--ip", "10.9.9.9", "--yes"], 5, "is taken");
+    refused(&["replace", dead, "--new-name", "prod", "--ip", "10.9.9.9", "--yes"], 5, "is taken: it is a group");
+    let taken = site.place.hosts[0].address().to_string();
+    refused(&["replace", dead, "--ip", &taken, "--yes"], 5, "is the address of");
+    refused(&["remove", first, "--yes"], 3, "would stop answering");
+    refused(&["add", "etcd-9", "--ip", "10.9.9.9", "--yes"], 3, "is dead");
+    refused(&["replace", first, "--new-name", "etcd-9", "--ip", "10.9.9.9", "--yes"], 3, "is dead");
+    refused(&["replace", dead], 5, "--yes");
+    assert_eq!((list(&site), site.place.folder.read("inventory.yaml")), before);
+    // A plan changes nothing either.
+    let plan = member(&site, &["replace", dead, "--check"]).ends(0);
+    assert!(plan.stdout.contains("is taken out") && plan.stdout.contains("Take the old member out"), "{}", plan.stdout);
+    assert_eq!(list(&site), before.0);
+}
+
+#[test]
+fn a_living_member_is_replaced_by_another_machine_and_the_inventory_says_so() {
+    let mut site = Site::new(4, "3.5", PLAIN);
+    // The fourth machine is a spare one at first.
+    let (spare, address) = site.members()[3].clone();
+    let text = site.place.folder.read("inventory.yaml");
+    let text = text.replace(&format!("      {spare}: {{ address: {address} }}\n"), "      # no more of them\n");
+    site.place.folder.write("inventory.yaml", &text);
+    site.forget(3);
+    site.play(&[]).ends(0);
+    let old = site.names[0].clone();
+    let writer = writer(&site);
+    let said = member(&site, &["replace", &old, "--new-name", &spare, "--ip", &address, "--yes"]);
+    let written = writer.stop();
+    let said = said.ends(0);
+    println!("a living one: longest gap {:?}", written.longest);
+    let after = site.place.folder.read("inventory.yaml");
+    assert!(after.contains(&format!("{spare}: {{ address: {address} }}")), "{after}");
+    assert!(!after.contains(&format!("{old}:")) && after.contains("# no more of them"), "{after}");
+    assert!(said.stdout.contains("takes the place of"), "{}", said.stdout);
+    let old_host = &site.place.hosts[0];
+    old_host.run(&["sh", "-c", "! systemctl is-active etcd && ls -d /var/lib/etcd/data.removed-*"]).unwrap();
+    site.now_members(&[1, 2, 3]);
+    site.is_served_by_all();
+    no_learner(&site);
+    nothing_is_lost(&site, &written);
+    site.changes_nothing();
+
+    // And back to two, and to three again, with the machine that was there before.
+    member(&site, &["remove", &spare, "--yes", "--allow-outage"]).ends(0);
+    site.now_members(&[1, 2]);
+    site.is_served_by_all();
+    let ip = site.place.hosts[0].address().to_string();
+    let more = member(&site, &["add", &old, "--ip", &ip, "--yes"]).ends(0);
+    assert!(more.stdout.contains("is added at"), "{}", more.stdout);
+    site.now_members(&[0, 1, 2]);
+    site.is_served_by_all();
+    member(&site, &["restart", &old, "--yes"]).ends(0);
+    site.is_served_by_all();
+    site.changes_nothing();
+}
