@@ -7,7 +7,7 @@ mod show;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     CliError, Exit, Invocation,
@@ -20,18 +20,22 @@ use super::{
     terminal::confirm,
 };
 use crate::{
+    etcd::observe::Observation,
     execute::Visit,
     inventory::Inventory,
     membership::{Request, Situation, Verb},
     pki::Store,
     report::MultiProgress,
-    source::{Sources, disk},
+    source::{Opener, Sources, disk},
 };
 
 /// The variables of the playbook, under a name that no file has.
 const VARIABLES: &str = "etcdrun member, its variables.json";
 /// How long a host may take to answer before it counts as one that does not.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long an election may take.
+const ELECTION: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Args, Debug)]
 pub struct MemberCommand {
@@ -250,6 +254,23 @@ impl MemberVerb {
     }
 }
 
+/// A look at the cluster, as soon as somebody leads it: an election, as after the death of a leader, is over in seconds.
+async fn settled(
+    plan: &status::Plan,
+    visit: &Visit,
+    opener: Option<&Arc<dyn Opener>>,
+) -> (Observation, Vec<(String, String)>) {
+    let start = Instant::now();
+    loop {
+        let (observation, unreachable) = plan.observe(visit, opener).await;
+        let well = observation.members.iter().filter(|seen| seen.is_well()).count();
+        if well > observation.voters().count() / 2 || start.elapsed() >= ELECTION {
+            return (observation, unreachable);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
 /// What the commands work on.
 pub(super) struct Site {
     pub inventory: Inventory,
@@ -296,7 +317,7 @@ impl Site {
                 }
             });
             let asked = futures_util::future::join_all(asked);
-            let both = tokio::join!(plan.observe(&visit, self.sources.opener()), asked);
+            let both = tokio::join!(settled(&plan, &visit, self.sources.opener()), asked);
             // A host that hangs must not keep us.
             let _ = timeout(Duration::from_secs(2), visit.close()).await;
             both
