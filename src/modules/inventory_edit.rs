@@ -1,10 +1,6 @@
 //! `inventory_edit`: a file of the inventory says what has become of a member.
 
-use std::{
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::{fs, io::Write as _, path::Path};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -108,7 +104,7 @@ impl EditEntry {
     }
 }
 
-fn write(path: &PathBuf, text: &str, permit: &Permit) -> std::io::Result<()> {
+fn write(path: &Path, text: &str, permit: &Permit) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let (scratch, mut file) = Scratch::create(folder, permit)?;
     file.write_all(text.as_bytes())?;

@@ -1,6 +1,11 @@
 //! From what was asked for, and what was found, to what the playbook is told.
 
-use std::{collections::BTreeMap, fs, net::IpAddr, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use super::{
     super::{
@@ -266,8 +271,8 @@ impl Draft<'_> {
     }
 
     /// The inventory, as if a file of it said this.
-    fn load(&self, path: &PathBuf, text: &str) -> Result<Inventory, CliError> {
-        let files = BTreeMap::from([(path.clone(), text.as_bytes().to_vec())]);
+    fn load(&self, path: &Path, text: &str) -> Result<Inventory, CliError> {
+        let files = BTreeMap::from([(path.to_owned(), text.as_bytes().to_vec())]);
         crate::source::disk::pretend(files, || {
             // Nothing secret is needed, so nobody is asked for a key again.
             let mut input = Input::new(&self.shared.inventory.keys, Opening::FilesOnly, self.invocation);
@@ -356,6 +361,12 @@ impl Draft<'_> {
         let unreachable = self.situation.unreachable(&old.name);
         if !old.is_guest {
             let is_elsewhere = new.is_some_and(|new| new.ip != old.ip);
+            if is_same && is_elsewhere {
+                notes.push(format!(
+                    "nothing is stopped at {}, where {} was: should it come back, the others turn its etcd away",
+                    old.ip, old.name
+                ));
+            }
             match unreachable {
                 Some(why) if is_same && !is_elsewhere => {
                     return Err(Refusal::gate(
