@@ -5,10 +5,13 @@ need_libvirt
 state=$(vir domstate "$arg_name" 2> /dev/null) || state=absent
 result was "$state"
 if [ "$state" = absent ]; then exit 0; fi
-mark=$(vir metadata "$arg_name" "$arg_namespace" --config 2> /dev/null) || mark=''
-[ "$mark" ] || fail "there is a domain $arg_name on this host that etcdrun did not make; it is left alone"
+mark=$(vir dumpxml --inactive "$arg_name" | sed -n '/<metadata>/,/<\/metadata>/p')
 case $mark in
-*"$arg_cluster"*) ;;
+*"$arg_namespace"*) ;;
+*) fail "there is a domain $arg_name on this host that etcdrun did not make; it is left alone" ;;
+esac
+case $mark in
+*"cluster=\"$arg_cluster\""* | *"cluster='$arg_cluster'"*) ;;
 *) fail "the domain $arg_name on this host belongs to another cluster; it is left alone" ;;
 esac
 changed
