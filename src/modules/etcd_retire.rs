@@ -39,6 +39,7 @@ impl Module for EtcdRetire {
         // Whether the member may go has been asked before; where it has gone already, nothing is taken down.
         Effects::converging()
             .disrupting(Disruption::Maybe)
+            .careful()
             .on([Resource::Unit(UNIT.into()), Resource::tree(&self.data_dir)])
     }
 

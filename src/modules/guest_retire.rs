@@ -37,7 +37,7 @@ impl Module for GuestRetire {
 
     fn effects(&self) -> Effects {
         // Whether the cluster can spare its member has been asked before.
-        Effects::converging().disrupting(Disruption::Maybe)
+        Effects::converging().disrupting(Disruption::Maybe).careful()
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
