@@ -10,6 +10,7 @@
 //! was loaded into a `graph`; `execute` walks it, with `modules` deciding what a task does,
 //! `remote` carrying it to a host and `ssh` moving the bytes; `report` is all that prints.
 
+mod backup;
 pub mod cli;
 pub mod compile;
 pub mod etcd;

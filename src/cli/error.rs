@@ -26,6 +26,9 @@ pub enum CliError {
     /// Files of this machine are not what they were when a plan was made.
     #[error("changed since the plan was made: {0}")]
     Moved(String),
+    /// A host cannot be reached, by a command that is about that host alone.
+    #[error("{0}")]
+    Unreachable(String),
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
@@ -60,6 +63,7 @@ impl CliError {
             Self::Input(_) | Self::Usage { .. } => Exit::BadInput,
             Self::Refused { .. } => Exit::GateRefused,
             Self::Moved(_) => Exit::Moved,
+            Self::Unreachable(_) => Exit::Unreachable,
             Self::Interrupted => Exit::Interrupted,
             Self::Locked { .. } | Self::State(StateError::Running(_)) => Exit::LockHeld,
             Self::State(StateError::Disk { .. } | StateError::Damaged { .. }) => Exit::Unexpected,

@@ -4,6 +4,7 @@
 //! ETCDRUN_* variables, these over etcdrun.toml, that over defaults; `config` has the list.
 
 mod args;
+mod backup;
 mod certs;
 mod completions;
 mod config;
@@ -24,6 +25,7 @@ mod plan;
 mod playbook;
 mod record;
 mod renewal;
+mod restore;
 mod resume;
 mod run;
 mod runs;
@@ -33,6 +35,7 @@ mod status;
 mod terminal;
 mod unlock;
 mod vars;
+mod verb;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -71,6 +74,10 @@ enum Command {
     Member(member::MemberCommand),
     /// Move every member off a hypervisor
     Drain(drain::DrainArgs),
+    /// Take a backup of a cluster; list, verify and re-encrypt backups
+    Backup(Box<backup::BackupCommand>),
+    /// Make a cluster of a backup
+    Restore(Box<restore::RestoreArgs>),
     /// Print the task graph of a playbook; connects to nothing
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
@@ -134,6 +141,8 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Status(args) => status::run(args, invocation),
         Command::Member(args) => member::run(args, invocation),
         Command::Drain(args) => drain::run(args, invocation),
+        Command::Backup(args) => backup::run(args, invocation),
+        Command::Restore(args) => restore::run(args, invocation),
         Command::Graph(args) => graph::run(args, invocation),
         Command::Exec(args) => exec::run(args, invocation),
         Command::Resume(args) => resume::run(args, invocation),

@@ -110,7 +110,7 @@ pub(super) struct Plan {
     tls: TlsSection,
     auth: AuthSection,
     store: Store,
-    client_port: u16,
+    pub(super) client_port: u16,
     members: Vec<Wanted>,
     /// How long each part may take.
     limit: Duration,
@@ -143,6 +143,11 @@ impl Plan {
         })
     }
 
+    /// Where the members are.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (HostId, &str)> {
+        self.members.iter().map(|member| (member.id, member.ip.as_str()))
+    }
+
     async fn look(&self, visit: &Visit, inventory: &Inventory, opener: Option<&Arc<dyn Opener>>) -> ClusterReport {
         let credential = self.credential(opener).await;
         let asking = self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()));
@@ -173,7 +178,7 @@ impl Plan {
     }
 
     /// Root's credential, as the last run left it; one for now if that is not there or over.
-    async fn credential(&self, opener: Option<&Arc<dyn Opener>>) -> Result<Credential, PkiError> {
+    pub(super) async fn credential(&self, opener: Option<&Arc<dyn Opener>>) -> Result<Credential, PkiError> {
         let nobody = || {
             PkiError::new(format!("the cluster `{}` has no authority here", self.name))
                 .help("`etcdrun playbook site.yaml` makes it; --state-dir names another folder")
@@ -336,7 +341,7 @@ fn days_left(not_after: Timestamp) -> i64 {
 }
 
 /// A section of a cluster whose values are all known.
-fn section<T: serde::de::DeserializeOwned + Default>(cluster: &Cluster, name: &str) -> Result<T, CliError> {
+pub(super) fn section<T: serde::de::DeserializeOwned + Default>(cluster: &Cluster, name: &str) -> Result<T, CliError> {
     let section = cluster.sections.get(name);
     section.map_or_else(|| Ok(T::default()), from_node).map_err(|_| {
         let cluster = &cluster.name;

@@ -17,6 +17,7 @@ pub mod lead;
 pub mod observe;
 pub mod path;
 mod record;
+pub(crate) mod restore;
 pub mod rules;
 pub mod settings;
 pub mod snapshot;

@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Write},
     path::Path,
     time::Duration,
 };
@@ -91,15 +91,25 @@ pub async fn stream(
 
 /// Reads a snapshot on disk from end to end.
 pub fn verify(path: &Path) -> Result<Snapshot, SnapshotError> {
-    let mut file = File::open(path)?;
+    read_through(&mut File::open(path)?, &mut io::sink())
+}
+
+/// Reads a snapshot from end to end, and passes it on. Only if this returns what it is like was it a whole one.
+pub(crate) fn read_through(from: &mut dyn Read, into: &mut dyn Write) -> Result<Snapshot, SnapshotError> {
     let mut check = Check::default();
     let mut buffer = vec![0; 256 * 1024];
     loop {
-        match file.read(&mut buffer)? {
-            0 => return check.end(),
-            count => check.update(&buffer[..count]),
-        }
+        let count = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        check.update(&buffer[..count]);
+        into.write_all(&buffer[..count])?;
     }
+    into.flush()?;
+    check.end()
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Nod
     );
     cluster.sections.iter().for_each(|(name, section)| push(&mut node, name, section.clone()));
     // What is not written says nothing, but it is there.
-    for name in ["etcd", "tls", "auth"].into_iter().filter(|name| cluster.sections.get(*name).is_none()) {
+    for name in ["etcd", "tls", "auth", "backup"].into_iter().filter(|name| cluster.sections.get(*name).is_none()) {
         push(&mut node, name, mapping(span, []));
     }
     node

@@ -10,7 +10,8 @@ use serde::{
 };
 
 use super::sections::{
-    AddressPool, AuthSection, EtcdSection, GuestSection, Image, MemberTls, Network, Placement, Pool, TlsSection,
+    AddressPool, AuthSection, BackupSection, EtcdSection, GuestSection, Image, MemberTls, Network, Placement, Pool,
+    TlsSection,
 };
 use crate::model::Seconds;
 
@@ -145,6 +146,7 @@ pub(super) struct ClusterEntry {
     pub(super) allow_colocation: Option<bool>,
     #[schemars(with = "Placement")]
     pub(super) placement: Free,
+    #[schemars(with = "BackupSection")]
     pub(super) backup: FreeMap,
     pub(super) chrony: FreeMap,
     pub(super) fluentbit: FreeMap,

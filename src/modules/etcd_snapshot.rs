@@ -139,7 +139,7 @@ impl EngineAction for Take {
         let now = observe(&clients, LOOK).await;
         let mut failure =
             ActionError::Failed(format!("no member of `{cluster}` is well enough to take a snapshot from"));
-        for client in self.order(&clients, &now) {
+        for client in order(&clients, &now, self.module.through.as_deref()) {
             match self.take(context, client, &dest).await {
                 Ok(snapshot) => {
                     let revision = now.view(&client.name).map_or(0, |view| view.revision);
@@ -169,22 +169,6 @@ impl Take {
         }
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         self.dest.join(format!("{}-{time}.db", self.module.cluster))
-    }
-
-    /// Followers that are well before the leader; those with the most entries first.
-    fn order<'a>(&self, clients: &'a [MemberClient], now: &Observation) -> Vec<&'a MemberClient> {
-        let leader = now.leader().map(|(name, _)| name.to_owned());
-        let rank = |client: &MemberClient| {
-            let view = now.view(&client.name);
-            (leader.as_deref() == Some(&*client.name), std::cmp::Reverse(view.map_or(0, |view| view.applied_index)))
-        };
-        let is_well = |name: &str| now.members.iter().any(|seen| seen.name == name && seen.is_well());
-        let named = self.module.through.as_deref();
-        let wanted =
-            |client: &&MemberClient| named.map_or_else(|| is_well(&client.name), |named| named == &*client.name);
-        let mut order: Vec<&MemberClient> = clients.iter().filter(wanted).collect();
-        order.sort_by_key(|client| rank(client));
-        order
     }
 
     async fn take(
@@ -250,6 +234,20 @@ impl Take {
         fs::File::open(folder).await?.sync_all().await?;
         Ok(snapshot)
     }
+}
+
+/// Followers that are well before the leader; those with the most entries first. Who is named has to do, well or not.
+pub(super) fn order<'a>(clients: &'a [MemberClient], now: &Observation, named: Option<&str>) -> Vec<&'a MemberClient> {
+    let leader = now.leader().map(|(name, _)| name.to_owned());
+    let rank = |client: &MemberClient| {
+        let view = now.view(&client.name);
+        (leader.as_deref() == Some(&*client.name), std::cmp::Reverse(view.map_or(0, |view| view.applied_index)))
+    };
+    let is_well = |name: &str| now.members.iter().any(|seen| seen.name == name && seen.is_well());
+    let wanted = |client: &&MemberClient| named.map_or_else(|| is_well(&client.name), |named| named == &*client.name);
+    let mut order: Vec<&MemberClient> = clients.iter().filter(wanted).collect();
+    order.sort_by_key(|client| rank(client));
+    order
 }
 
 fn with_part(dest: &Path) -> PathBuf {

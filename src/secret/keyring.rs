@@ -2,7 +2,7 @@
 
 use std::{
     fs::{DirBuilder, OpenOptions},
-    io::Write,
+    io::{Cursor, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -20,6 +20,9 @@ use crate::{
     model::Masker,
     source::{OpenError, Opener},
 };
+
+/// A header of a few hundred recipients is shorter.
+const BEGINNING: u64 = 64 * 1024;
 
 /// Asks the person for something secret; nothing if there is nobody, or they declined.
 pub type Ask = Arc<dyn Fn(&str) -> Option<Zeroizing<String>> + Send + Sync>;
@@ -170,6 +173,26 @@ impl Opener for Keyring {
             return Ok(None);
         }
         usual_places().first().map(|path| make_identity(path)).transpose()
+    }
+
+    fn open_stream(&self, mut sealed: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>, OpenError> {
+        let mut beginning = Vec::new();
+        let read = (&mut sealed).take(BEGINNING).read_to_end(&mut beginning);
+        read.map_err(|error| OpenError::new(format!("it cannot be read: {error}"), "try again"))?;
+        let stanzas = stanzas(&beginning);
+        if stanzas.is_empty() {
+            return Err(OpenError::new("it is not encrypted with age, or damaged", "restore it from a copy"));
+        }
+        let ask = self.options.ask.as_ref();
+        let usable: Vec<_> = self.identities()?.iter().filter_map(|identity| identity.usable(&stanzas, ask)).collect();
+        let whole = Cursor::new(beginning).chain(sealed);
+        let opened = age::Decryptor::new(whole)
+            .and_then(|decryptor| decryptor.decrypt(usable.iter().map(|identity| &**identity as &dyn age::Identity)));
+        match opened {
+            Ok(reader) => Ok(Box::new(reader)),
+            Err(age::DecryptError::NoMatchingKeys) => Err(self.no_key(&stanzas)),
+            Err(error) => Err(damaged(&error)),
+        }
     }
 
     fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {

@@ -7,6 +7,7 @@
 mod agree;
 mod allot;
 mod auth;
+mod backup;
 mod etcd;
 mod guest;
 mod hypervisor;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Deserializer, de};
 pub(super) use agree::agree;
 pub(super) use allot::{AddressPool, Placement, allot};
 pub use auth::{Access, AuthMethod, AuthRole, AuthSection, AuthUser, Permission};
+pub use backup::BackupSection;
 pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Metrics, MetricsLevel, Release};
 pub(super) use guest::GuestSection;
 pub(super) use hypervisor::{Image, Network, NetworkMode, Pool};
@@ -46,6 +48,7 @@ pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
         "etcd" => drop(source::check::<EtcdSection>(node, diagnostics)),
         "tls" => drop(source::check::<TlsSection>(node, diagnostics)),
         "auth" => drop(source::check::<AuthSection>(node, diagnostics)),
+        "backup" => drop(source::check::<BackupSection>(node, diagnostics)),
         _ => {}
     }
 }

@@ -1,6 +1,7 @@
 //! Tests in the lab: real hypervisors, guests and hosts, each test with its own. `make test` brings the lab up for them.
 
 mod apart;
+mod backup;
 mod certs;
 mod etcd;
 mod faults;

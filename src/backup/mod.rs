@@ -1,0 +1,19 @@
+//! Backup: snapshots of clusters, kept in a folder or in a bucket.
+//!
+//! In: the bytes of a snapshot, and a place to keep them. Out: one file, compressed and, on request, encrypted, and a
+//! manifest beside it; the other way round, the bytes again, checked. However large it is, only a few megabytes of it are in
+//! memory. A backup counts from the moment its manifest is there, which is written last. Never talks to hosts.
+
+mod error;
+mod keep;
+mod manifest;
+mod pack;
+mod place;
+mod store;
+
+pub(crate) use error::BackupError;
+pub(crate) use keep::{Keep, superfluous};
+pub(crate) use manifest::{Hash, Manifest, backups, newest, stem};
+pub(crate) use pack::{Packed, keep_stream, reseal, unpack};
+pub(crate) use place::{Access, Place};
+pub(crate) use store::{Sink, Store};

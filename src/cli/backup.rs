@@ -1,0 +1,388 @@
+//! `etcdrun backup CLUSTER`, and what else is done with backups: list, verify, rekey.
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{
+    CliError, Exit, Invocation,
+    certs::find_cluster,
+    status::section,
+    verb::{Known, KnownArgs, VerbArgs, known, play},
+};
+use crate::{
+    backup::{Access, BackupError, Manifest, Place, Store, backups, reseal, unpack},
+    inventory::sections::BackupSection,
+    model::ByteSize,
+    secret::Recipients,
+    source::{Opener, did_you_mean},
+};
+
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  etcdrun backup prod --to file:/srv/backups --keep-last 7\n  etcdrun backup prod --to s3:backups/etcd --endpoint https://s3.example.com --recipient age1...\n  etcdrun backup list prod\n  etcdrun backup verify prod --all"
+)]
+pub struct BackupCommand {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+
+    /// The cluster
+    #[arg(required = true)]
+    cluster: Option<String>,
+
+    /// Keep it here: file:FOLDER or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
+    #[arg(long, value_name = "PLACE")]
+    to: Option<String>,
+
+    /// Encrypt it to this public key of age or SSH; may be repeated [default: `backup.recipients` of the cluster]
+    #[arg(long, value_name = "KEY")]
+    recipient: Vec<String>,
+
+    /// Remove older backups of the cluster, but for so many
+    #[arg(long, value_name = "N")]
+    keep_last: Option<u32>,
+
+    /// Remove older backups of the cluster, but for those of so many days
+    #[arg(long, value_name = "N")]
+    keep_days: Option<u32>,
+
+    /// Take it from this member, whether or not it is well
+    #[arg(long, value_name = "MEMBER")]
+    through: Option<String>,
+
+    #[command(flatten)]
+    bucket: BucketArgs,
+
+    #[command(flatten)]
+    args: VerbArgs,
+}
+
+/// How to get into a bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the inventory.
+#[derive(Args, Clone, Debug, Default)]
+pub struct BucketArgs {
+    /// The URL of a service that speaks S3
+    #[arg(long, value_name = "URL", help_heading = "Bucket")]
+    endpoint: Option<String>,
+
+    /// The region of the bucket
+    #[arg(long, value_name = "NAME", help_heading = "Bucket")]
+    region: Option<String>,
+
+    /// Trust this authority for the endpoint, beside those that the machine trusts
+    #[arg(long, value_name = "FILE", help_heading = "Bucket")]
+    s3_ca: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// List the backups of a cluster, the newest first
+    List {
+        #[command(flatten)]
+        which: WhichArgs,
+    },
+    /// Read backups from end to end, and compare them with their manifests
+    Verify {
+        #[command(flatten)]
+        which: WhichArgs,
+
+        /// The backup [default: the newest]
+        name: Option<String>,
+
+        /// All backups of the cluster
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// Encrypt backups anew, for other keys
+    Rekey {
+        #[command(flatten)]
+        which: WhichArgs,
+
+        /// The backup [default: all of the cluster]
+        name: Option<String>,
+
+        /// Encrypt to this public key of age or SSH; may be repeated [default: `backup.recipients` of the cluster]
+        #[arg(long, value_name = "KEY")]
+        recipient: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+struct WhichArgs {
+    /// The cluster
+    cluster: String,
+
+    /// Where they are: file:FOLDER or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
+    #[arg(long, value_name = "PLACE")]
+    from: Option<String>,
+
+    #[command(flatten)]
+    bucket: BucketArgs,
+
+    #[command(flatten)]
+    known: KnownArgs,
+}
+
+pub fn run(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliError> {
+    match &args.verb {
+        None => take(args, invocation),
+        Some(Verb::List { which }) => list(which, invocation),
+        Some(Verb::Verify { which, name, all }) => verify(which, name.as_deref(), *all, invocation),
+        Some(Verb::Rekey { which, name, recipient }) => rekey(which, name.as_deref(), recipient, invocation),
+    }
+}
+
+fn take(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliError> {
+    let cluster = args.cluster.as_deref().unwrap_or_default();
+    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&known.inventory, cluster)?;
+    let mut vars = json!({ "backup_access": args.bucket.vars()? });
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            vars[name] = value;
+        }
+    };
+    set("backup_to", args.to.as_deref().map(absolute).transpose()?.map(Value::from));
+    set("backup_recipients", (!args.recipient.is_empty()).then(|| json!(args.recipient)));
+    set("backup_keep_last", args.keep_last.map(Value::from));
+    set("backup_keep_days", args.keep_days.map(Value::from));
+    set("backup_through", args.through.clone().map(Value::from));
+    play("backup.yaml", cluster, &vars, &args.args, invocation)
+}
+
+impl BucketArgs {
+    /// As keys of the section `backup`.
+    pub(super) fn vars(&self) -> Result<Value, CliError> {
+        let mut vars = json!({});
+        let ca = self.s3_ca.as_ref().map(std::path::absolute).transpose()?;
+        let ca = ca.map(|path| path.display().to_string());
+        for (name, value) in [("endpoint", &self.endpoint), ("region", &self.region), ("ca", &ca)] {
+            if let Some(value) = value {
+                vars[name] = Value::from(value.as_str());
+            }
+        }
+        Ok(vars)
+    }
+}
+
+/// A place, with a folder as a whole path.
+pub(super) fn absolute(place: &str) -> Result<String, CliError> {
+    let place: Place = place.parse().map_err(wrong)?;
+    Ok(match place {
+        Place::Folder(path) => Place::Folder(std::path::absolute(path)?).to_string(),
+        bucket => bucket.to_string(),
+    })
+}
+
+pub(super) fn wrong(error: BackupError) -> CliError {
+    CliError::usage(error.to_string())
+}
+
+/// The store that is meant, and what belongs to it.
+pub(super) struct Shelf {
+    known: Known,
+    section: BackupSection,
+    pub store: Store,
+    pub place: Place,
+}
+
+impl Shelf {
+    fn of(which: &WhichArgs, invocation: &Invocation) -> Result<Self, CliError> {
+        let known = known(&which.known, None, invocation)?;
+        Self::open(known, &which.cluster, which.from.as_deref(), &which.bucket)
+    }
+
+    pub fn open(known: Known, name: &str, from: Option<&str>, bucket: &BucketArgs) -> Result<Self, CliError> {
+        find_cluster(&known.inventory, name)?;
+        let section: Option<BackupSection> =
+            known.inventory.cluster(name).map(|cluster| section(cluster, "backup")).transpose()?;
+        let section = section.unwrap_or_default();
+        let from = from.or(section.to.as_deref()).ok_or_else(|| {
+            let help = "--from says it, or `backup: {to: ...}` in the cluster";
+            CliError::usage_with_help(format!("it is not said where the backups of `{name}` are"), Some(help.into()))
+        })?;
+        let place: Place = from.parse().map_err(wrong)?;
+        let BucketArgs { endpoint, region, s3_ca } = bucket.clone();
+        let kept = Access::of(&section);
+        let access = Access {
+            endpoint: endpoint.or(kept.endpoint),
+            region: region.or(kept.region),
+            ca: s3_ca.or(kept.ca),
+            ..kept
+        };
+        let store = Store::open(&place, &access).map_err(wrong)?;
+        Ok(Self { known, section, store, place })
+    }
+
+    fn opener(&self) -> Option<Arc<dyn Opener>> {
+        self.known.sources.opener().cloned()
+    }
+
+    /// The backups of a cluster; of a name, that one.
+    pub async fn find(&self, cluster: &str, name: Option<&str>) -> Result<Vec<Manifest>, CliError> {
+        let mut all = backups(&self.store, cluster).await.map_err(unexpected)?;
+        let Some(name) = name else {
+            if all.is_empty() {
+                return Err(CliError::usage(format!("{} has no backup of `{cluster}`", self.place)));
+            }
+            return Ok(all);
+        };
+        let short = name.strip_suffix(".json").unwrap_or(name);
+        let is_it = |manifest: &Manifest| manifest.name().strip_suffix(".json") == Some(short) || manifest.file == name;
+        match all.iter().position(is_it) {
+            Some(at) => Ok(vec![all.swap_remove(at)]),
+            None => {
+                let names: Vec<String> = all.iter().map(Manifest::name).collect();
+                let near =
+                    did_you_mean(name, names.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+                Err(CliError::usage_with_help(format!("{} has no backup `{name}` of `{cluster}`", self.place), near))
+            }
+        }
+    }
+}
+
+pub(super) fn unexpected(error: BackupError) -> CliError {
+    CliError::Unexpected(error.to_string())
+}
+
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+fn list(which: &WhichArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let shelf = Shelf::of(which, invocation)?;
+    let found = runtime()?.block_on(backups(&shelf.store, &which.cluster)).map_err(unexpected)?;
+    if invocation.json {
+        invocation.print(&format!("{:#}\n", json!({ "backups": found })))?;
+        return Ok(Exit::Success);
+    }
+    let rows = found.iter().map(|manifest| {
+        let name = manifest.name();
+        [
+            name.strip_suffix(".json").unwrap_or(&name).to_owned(),
+            manifest.taken.to_string(),
+            manifest.revision.to_string(),
+            ByteSize(manifest.size).to_string(),
+            ByteSize(manifest.stored_size).to_string(),
+            if manifest.recipients.is_empty() { "no".into() } else { format!("{} keys", manifest.recipients.len()) },
+        ]
+    });
+    invocation
+        .print(&table(["BACKUP", "TAKEN", "REVISION", "SIZE", "STORED", "ENCRYPTED"], &rows.collect::<Vec<_>>()))?;
+    Ok(Exit::Success)
+}
+
+fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([head[column].len()]).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let cells: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    let body = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    std::iter::once(line(head.to_vec())).chain(body).collect()
+}
+
+fn verify(which: &WhichArgs, name: Option<&str>, all: bool, invocation: &Invocation) -> Result<Exit, CliError> {
+    let shelf = Shelf::of(which, invocation)?;
+    let runtime = runtime()?;
+    let mut found = runtime.block_on(shelf.find(&which.cluster, name))?;
+    found.truncate(if all { usize::MAX } else { 1 });
+    let mut exit = Exit::Success;
+    for manifest in &found {
+        let read = runtime.block_on(unpack(&shelf.store, manifest, shelf.opener(), std::io::sink()));
+        let text = match read {
+            Ok(snapshot) => {
+                format!("ok  {}: {} of revision {}\n", manifest.name(), ByteSize(snapshot.size), manifest.revision)
+            }
+            Err(error) => {
+                exit = Exit::TaskFailed;
+                format!("BAD {}: {error}\n", manifest.name())
+            }
+        };
+        invocation.print(&text)?;
+    }
+    Ok(exit)
+}
+
+fn rekey(
+    which: &WhichArgs,
+    name: Option<&str>,
+    recipients: &[String],
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let shelf = Shelf::of(which, invocation)?;
+    let recipients = if recipients.is_empty() { shelf.section.recipients.clone() } else { recipients.to_vec() };
+    if recipients.is_empty() {
+        return Err(CliError::usage(
+            "it is not said to whom: --recipient, or `backup: {recipients: [...]}` in the cluster",
+        ));
+    }
+    parsed(&recipients)?;
+    let runtime = runtime()?;
+    let found = runtime.block_on(shelf.find(&which.cluster, name))?;
+    for manifest in &found {
+        let text = match manifest.recipients == recipients {
+            true => format!("ok      {}\n", manifest.name()),
+            false => {
+                runtime.block_on(shelf.rekey(manifest, &recipients))?;
+                format!("changed {}\n", manifest.name())
+            }
+        };
+        invocation.print(&text)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn parsed(recipients: &[String]) -> Result<Recipients, CliError> {
+    Recipients::parse(recipients.iter().map(String::as_str)).map_err(CliError::usage)
+}
+
+impl Shelf {
+    /// The new file has a name of its own; the manifest, which is replaced in one step, decides which of the two counts.
+    async fn rekey(&self, manifest: &Manifest, recipients: &[String]) -> Result<(), CliError> {
+        let file = rekeyed(&manifest.file);
+        let mut sink = self.store.sink(&file).await.map_err(unexpected)?;
+        let packed = match reseal(&self.store, manifest, self.opener(), parsed(recipients)?, &mut sink).await {
+            Ok(packed) => packed,
+            Err(error) => {
+                sink.abandon().await;
+                return Err(unexpected(error));
+            }
+        };
+        sink.keep().await.map_err(unexpected)?;
+        let new = Manifest {
+            file,
+            stored_size: packed.size,
+            stored_sha256: packed.sha256,
+            recipients: recipients.to_vec(),
+            ..manifest.clone()
+        };
+        self.store.put(&new.name(), &new.text()).await.map_err(unexpected)?;
+        self.store.remove(&manifest.file).await.map_err(unexpected)
+    }
+}
+
+/// `prod-r1-T.db.zst.age` becomes `prod-r1-T.2.db.zst.age`, that `.3.`, and so on.
+fn rekeyed(file: &str) -> String {
+    let stem = file.strip_suffix(".age").unwrap_or(file);
+    let stem = stem.strip_suffix(".db.zst").unwrap_or(stem);
+    let (stem, number) = match stem.rsplit_once('.') {
+        Some((stem, number)) if number.parse::<u32>().is_ok() => (stem, number.parse().unwrap_or(1)),
+        _ => (stem, 1),
+    };
+    format!("{stem}.{}.db.zst.age", number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rekeyed;
+
+    #[test]
+    fn a_rekeyed_file_has_a_new_name() {
+        assert_eq!(rekeyed("prod-r7-20261115T120000Z.db.zst"), "prod-r7-20261115T120000Z.2.db.zst.age");
+        assert_eq!(rekeyed("prod-r7-20261115T120000Z.2.db.zst.age"), "prod-r7-20261115T120000Z.3.db.zst.age");
+    }
+}

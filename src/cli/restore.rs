@@ -1,0 +1,116 @@
+//! `etcdrun restore CLUSTER`: finds the backup, asks, and plays `restore.yaml`.
+
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    CliError, Exit, Invocation,
+    backup::{BucketArgs, Shelf, absolute, runtime},
+    certs::find_cluster,
+    verb::{VerbArgs, confirm, known, play},
+};
+use crate::{
+    backup::{Manifest, Place, newest},
+    modules::restore_time,
+};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "All members get the same data, as a new cluster that no old member can join. Certificates, users and settings stay. What\nwas there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod"
+)]
+pub struct RestoreArgs {
+    /// The cluster
+    cluster: String,
+
+    /// Where the backup is: file:FOLDER, s3:BUCKET/PREFIX, or file: and a snapshot that etcdctl has saved
+    /// [default: `backup.to` of the cluster]
+    #[arg(long, value_name = "PLACE")]
+    from: Option<String>,
+
+    /// The newest backup that was there at this time, such as 2026-11-15T12:00:00Z [default: now]
+    #[arg(long, value_name = "TIME", conflicts_with = "backup")]
+    at: Option<String>,
+
+    /// The backup of this name
+    #[arg(long, value_name = "NAME")]
+    backup: Option<String>,
+
+    /// A backup of another cluster
+    #[arg(long, value_name = "CLUSTER")]
+    backup_of: Option<String>,
+
+    /// Let the revision begin so much higher, and count all before as compacted, so that clients take nothing old for new;
+    /// 0 leaves it as it was [default: 1000000000]
+    #[arg(long, value_name = "N")]
+    bump_revision: Option<u64>,
+
+    /// Restore although the cluster serves
+    #[arg(long)]
+    force: bool,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+
+    #[command(flatten)]
+    bucket: BucketArgs,
+
+    #[command(flatten)]
+    args: VerbArgs,
+}
+
+pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&known.inventory, &args.cluster)?;
+    let members: Vec<String> = known
+        .inventory
+        .cluster(&args.cluster)
+        .into_iter()
+        .flat_map(|cluster| &cluster.members)
+        .map(|id| known.inventory.host_by_id(*id).name.to_string())
+        .collect();
+    let at = args.at.as_deref().map(restore_time).transpose().map_err(|error| CliError::usage(error.to_string()))?;
+    let mut vars = json!({ "restore_force": args.force, "backup_access": args.bucket.vars()? });
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            vars[name] = value;
+        }
+    };
+    set("restore_from", args.from.as_deref().map(absolute).transpose()?.map(Value::from));
+    set("restore_backup_of", args.backup_of.clone().map(Value::from));
+    set("restore_bump_revision", args.bump_revision.map(Value::from));
+    set("restore_at", args.at.clone().map(Value::from));
+    set("restore_which", args.backup.clone().map(Value::from));
+    // What goes on was found and agreed to when it began.
+    if invocation.resumed.is_some() {
+        return play("restore.yaml", &args.cluster, &vars, &args.args, invocation);
+    }
+    let shelf = Shelf::open(known, &args.cluster, args.from.as_deref(), &args.bucket)?;
+    let described = match &shelf.place {
+        Place::Folder(path) if path.is_file() => path.display().to_string(),
+        _ => {
+            let manifest = find(args, at, &shelf)?;
+            let name = manifest.name().trim_end_matches(".json").to_owned();
+            // A backup that comes while somebody thinks about the question is not what was asked for.
+            vars["restore_which"] = name.clone().into();
+            format!("{name} (revision {}, taken {})", manifest.revision, manifest.taken)
+        }
+    };
+    let question = format!(
+        "Restore {} from {described}, on {}? What they have now is set aside.",
+        args.cluster,
+        members.join(", ")
+    );
+    confirm(&question, args.yes, args.args.run.check, invocation)?;
+    play("restore.yaml", &args.cluster, &vars, &args.args, invocation)
+}
+
+fn find(args: &RestoreArgs, at: Option<Timestamp>, shelf: &Shelf) -> Result<Manifest, CliError> {
+    let of = args.backup_of.as_ref().unwrap_or(&args.cluster);
+    let found = runtime()?.block_on(shelf.find(of, args.backup.as_deref()))?;
+    newest(&found, at).cloned().ok_or_else(|| {
+        let help = "`etcdrun backup list` shows those that there are";
+        CliError::usage_with_help(format!("{} has no backup of `{of}` that is as old", shelf.place), Some(help.into()))
+    })
+}

@@ -1,0 +1,111 @@
+//! Verbs are playbooks that come with the program, played for one cluster: so journal, locks, plans and `resume` apply to them
+//! as to any other run.
+
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{
+    CliError, Exit, Invocation,
+    args::{ConnectionArgs, InventoryArgs, KeyArgs, RunArgs, SelectionArgs, VarsArgs},
+    input::{Input, Opening, compile_all},
+    record::state_folder,
+    run::{self, Style},
+    terminal::ask,
+};
+use crate::{inventory::Inventory, source::Sources, state::StateFolder};
+
+/// What every verb takes that changes something.
+#[derive(Args, Debug)]
+pub struct VerbArgs {
+    #[command(flatten)]
+    pub known: KnownArgs,
+
+    #[command(flatten)]
+    pub run: RunArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    #[command(flatten)]
+    pub vars: VarsArgs,
+}
+
+/// Which inventory, and which keys.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KnownArgs {
+    /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
+    #[arg(short, long, value_name = "PATH", help_heading = "Hosts")]
+    pub inventory: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub keys: KeyArgs,
+}
+
+impl KnownArgs {
+    /// The same, for hosts of a pattern alone.
+    pub fn only(&self, limit: Option<&str>) -> InventoryArgs {
+        InventoryArgs { inventory: self.inventory.clone(), limit: limit.map(str::to_owned), keys: self.keys.clone() }
+    }
+}
+
+/// What a verb reads before it plays anything: the inventory alone.
+pub(super) struct Known {
+    pub inventory: Inventory,
+    pub sources: Sources,
+    pub state: StateFolder,
+}
+
+pub(super) fn known(
+    args: &KnownArgs,
+    state_dir: Option<&std::path::Path>,
+    invocation: &Invocation,
+) -> Result<Known, CliError> {
+    let load = || {
+        let mut input = Input::new(&args.keys, Opening::All, invocation);
+        let inventory = input.inventory(&args.only(None), invocation);
+        (input, inventory)
+    };
+    // A run that goes on has the inventory that it began with.
+    let ((mut input, inventory), _) = invocation.loading(load);
+    input.check(invocation)?;
+    let state = state_folder(state_dir, &input.inventories, invocation);
+    Ok(Known { inventory, sources: input.sources, state })
+}
+
+/// Plays a playbook for some of the hosts, with variables.
+pub(super) fn play(
+    playbook: &str,
+    limit: &str,
+    vars: &Value,
+    args: &VerbArgs,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let mut extra_vars = args.vars.extra_vars.clone();
+    // What was said by a flag wins.
+    extra_vars.push(vars.to_string());
+    let selection = SelectionArgs { vars: VarsArgs { extra_vars }, ..SelectionArgs::default() };
+    let load = run::load_options(invocation);
+    let hosts = args.known.only(Some(limit));
+    let compiled = compile_all(&[playbook.to_owned()], &hosts, &selection, &load, Opening::All, invocation)?;
+    Ok(run::execute(compiled, &args.connection, &args.run, Style::Playbook, invocation)?.exit(false))
+}
+
+/// Asks before something that cannot be taken back. What goes on was asked before; a plan does nothing.
+pub(super) fn confirm(question: &str, yes: bool, check: bool, invocation: &Invocation) -> Result<(), CliError> {
+    if yes || check || invocation.resumed.is_some() {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        let help = "--yes says so; --check only shows what would be done";
+        return Err(CliError::usage_with_help("nobody is there to confirm this", Some(help.into())));
+    }
+    match ask(&format!("{question} [y/N] "))?.as_deref() {
+        Some("y" | "Y" | "yes") => Ok(()),
+        _ => Err(CliError::Interrupted),
+    }
+}

@@ -1,0 +1,157 @@
+//! Restore: makes of a snapshot the data folders of a new cluster, as `etcdutl snapshot restore` does.
+//!
+//! In: the database of a snapshot as a file, and the members that are to be. Out: the same file, changed so that it belongs to
+//! them, and for each member the few bytes of its log and of its raft snapshot. etcd's own tool is not in every release that can
+//! be installed, and would have to be on every member; this needs neither. The tests hold it against that tool.
+//!
+//!     data/member/snap/db                    the database; the same for all members
+//!     data/member/snap/TERM-INDEX.snap       who the members are, for raft
+//!     data/member/wal/0-0.wal                the log: begins with the members, one entry each
+
+mod bolt;
+mod log;
+mod store;
+
+use std::{fs::File, path::Path};
+
+use serde::Serialize;
+use sha1::{Digest, Sha1};
+
+use bolt::Bolt;
+
+/// Why a file is no database that could be restored.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    #[error("cannot work on the database: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("this is no database of etcd: {0}")]
+    Foreign(String),
+}
+
+/// A member of the cluster that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewMember {
+    pub id: u64,
+    pub name: String,
+    pub peer_url: String,
+}
+
+/// The cluster that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewCluster {
+    pub id: u64,
+    /// By id, as etcd has them.
+    pub members: Vec<NewMember>,
+}
+
+/// What only one member has, by its path below the data folder.
+pub(crate) struct Files {
+    pub log: (String, Vec<u8>),
+    pub snapshot: (String, Vec<u8>),
+}
+
+/// Where the database belongs, below the data folder.
+pub(crate) const DATABASE: &str = "member/snap/db";
+const TERM: u64 = 1;
+
+/// As etcd writes a member, in the log and in the database.
+#[derive(Serialize)]
+struct Written<'m> {
+    id: u64,
+    #[serde(rename = "peerURLs")]
+    peer_urls: [&'m str; 1],
+    name: &'m str,
+}
+
+impl NewCluster {
+    /// Ids follow from addresses and token: a new token makes a new cluster, which no member of the old one can join.
+    pub fn new(members: impl IntoIterator<Item = (String, String)>, token: &str) -> Self {
+        let member = |(name, peer_url): (String, String)| {
+            let id = first_eight(&[peer_url.as_bytes(), token.as_bytes()].concat());
+            NewMember { id, name, peer_url }
+        };
+        let mut members: Vec<NewMember> = members.into_iter().map(member).collect();
+        members.sort_by_key(|member| member.id);
+        let ids: Vec<u8> = members.iter().flat_map(|member| member.id.to_be_bytes()).collect();
+        Self { id: first_eight(&ids), members }
+    }
+
+    fn last_index(&self) -> u64 {
+        self.members.len() as u64
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        self.members.iter().map(|member| member.id).collect()
+    }
+
+    /// What a member has beside the database.
+    pub fn files(&self, name: &str) -> Option<Files> {
+        let member = self.members.iter().find(|member| member.name == name)?;
+        let snapshot = format!("member/snap/{TERM:016x}-{:016x}.snap", self.last_index());
+        Some(Files {
+            log: (format!("member/wal/{:016x}-{:016x}.wal", 0, 0), log::log(self, member)),
+            snapshot: (snapshot, log::raft_snapshot(self)),
+        })
+    }
+}
+
+impl NewMember {
+    fn written(&self) -> Vec<u8> {
+        let written = Written { id: self.id, peer_urls: [&self.peer_url], name: &self.name };
+        // Such plain types always have a JSON form.
+        serde_json::to_vec(&written).unwrap_or_default()
+    }
+}
+
+fn first_eight(bytes: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&Sha1::digest(bytes)[..8]);
+    u64::from_be_bytes(first)
+}
+
+/// Makes the database that of a new cluster, in place. With a `bump` its revision goes up by as much, and all up to there
+/// counts as compacted: so no client that has seen later revisions before takes old ones for new. Returns the revision.
+pub(crate) fn adopt(path: &Path, cluster: &NewCluster, bump: u64) -> Result<i64, RestoreError> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let mut bolt = Bolt::open(file)?;
+    let mut meta = bolt.small_bucket("meta")?;
+    meta.insert(b"consistent_index".to_vec(), cluster.last_index().to_be_bytes().to_vec());
+    meta.insert(b"term".to_vec(), TERM.to_be_bytes().to_vec());
+    if meta.contains_key(&b"confState"[..]) {
+        let state = serde_json::json!({ "voters": cluster.ids(), "auto_leave": false });
+        meta.insert(b"confState".to_vec(), state.to_string().into_bytes());
+    }
+    let mut revision = bolt.revision()?;
+    if bump > 0 {
+        revision = revision.saturating_add_unsigned(bump);
+        let key = revision_key(revision);
+        meta.insert(b"scheduledCompactRev".to_vec(), key.clone());
+        bolt.append_last("key", key)?;
+    }
+    let members = cluster.members.iter().map(|member| (format!("{:x}", member.id).into_bytes(), member.written()));
+    bolt.replace("members", &members.collect())?;
+    bolt.replace("members_removed", &bolt::Pairs::new())?;
+    bolt.replace("meta", &meta)?;
+    bolt.commit()?;
+    Ok(revision)
+}
+
+/// As etcd writes a revision: the number, and which change it was in its transaction.
+fn revision_key(revision: i64) -> Vec<u8> {
+    [&revision.to_be_bytes()[..], b"_", &0_i64.to_be_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_that_etcd_gives() {
+        // As `etcdutl snapshot restore` has them for these names, addresses and this token.
+        let members = [("a", "https://10.0.0.1:2380"), ("b", "https://10.0.0.2:2380")];
+        let cluster = NewCluster::new(members.map(|(name, url)| (name.to_owned(), url.to_owned())), "token");
+        assert!(cluster.members[0].id < cluster.members[1].id);
+        let other = NewCluster::new(members.map(|(name, url)| (name.to_owned(), url.to_owned())), "another");
+        assert_ne!(cluster.id, other.id);
+    }
+}

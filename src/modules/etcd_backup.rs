@@ -1,0 +1,294 @@
+//! `etcd_backup`: the data of a cluster, compressed and on request encrypted, in a folder or a bucket.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, clients, members},
+    etcd_snapshot::order,
+};
+use crate::{
+    backup::{self, BackupError, Hash, Keep, Manifest, Place, Sink, Store, backups, keep_stream, stem, superfluous},
+    etcd::{
+        Credential, MemberClient,
+        observe::{View, observe},
+        snapshot::{self, Snapshot, SnapshotError},
+    },
+    inventory::sections::{AuthMethod, AuthSection, BackupSection, TlsSection},
+    model::{ByteSize, Effects, Outcome, Value},
+    pki,
+    secret::Recipients,
+};
+
+/// Takes a backup of a cluster: a snapshot, compressed with zstd and on request encrypted with age, and a manifest beside it.
+///
+/// It comes from a member that does not lead, if one is well, and is stored as it comes, so that neither memory nor disk has to
+/// hold it. Only a whole one gets its name: its size and the checksum at its end are compared first. It is named by cluster,
+/// revision and time, and counts once its manifest is there. Old backups of the same cluster are removed only after that.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdBackup {
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// The cluster's section `backup`: what the arguments below do not say, and how to get into a bucket.
+    #[serde(default)]
+    backup: BackupSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// `file:FOLDER`, a whole path on the operator's machine, or `s3:BUCKET/PREFIX`.
+    #[serde(default)]
+    to: Option<String>,
+    /// Public keys of age or SSH to encrypt to.
+    #[serde(default)]
+    recipients: Option<Vec<String>>,
+    /// How many backups stay.
+    #[serde(default)]
+    keep_last: Option<u32>,
+    /// For how many days backups stay.
+    #[serde(default)]
+    keep_days: Option<u32>,
+    /// The member that it is taken from, well or not.
+    #[serde(default)]
+    through: Option<String>,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+impl Module for EtcdBackup {
+    const NAME: &'static str = "etcd_backup";
+    const EXAMPLE: &'static str = "\
+- name: Backup
+  etcd_backup:
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    to: s3:backups/etcd
+    keep_last: 7
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "dest", doc: "The manifest of the backup." },
+        ResultField { name: "revision", doc: "The revision that it has at least." },
+        ResultField { name: "size", doc: "The size of the snapshot in bytes." },
+        ResultField { name: "stored_size", doc: "What is left of that in the store." },
+        ResultField { name: "through", doc: "The member it was taken from." },
+        ResultField { name: "removed", doc: "The old backups that are gone." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects { here: true, ..Effects::converging() }
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        let to = self.to.as_ref().or(self.backup.to.as_ref()).filter(|to| !to.is_empty());
+        let to = to.ok_or_else(|| {
+            ModuleError::new(format!("it is not said where the backup of `{}` goes", self.cluster))
+                .help("--to says it, or `backup: {to: ...}` in the cluster")
+        })?;
+        let place: Place = to.parse().map_err(|error: BackupError| ModuleError::new(error.to_string()))?;
+        if matches!(&place, Place::Folder(path) if !path.is_absolute()) {
+            return Err(ModuleError::new(format!("`{place}` is not a whole path")));
+        }
+        let recipients = self.recipients.clone().unwrap_or_else(|| self.backup.recipients.clone());
+        Recipients::parse(recipients.iter().map(String::as_str)).map_err(ModuleError::new)?;
+        let keep = match (self.keep_last, self.keep_days) {
+            (None, None) => Keep { last: self.backup.keep_last, days: self.backup.keep_days },
+            (last, days) => Keep { last, days },
+        };
+        Ok(Action::Engine(Box::new(Take { members, place, recipients, keep, module: self })))
+    }
+}
+
+struct Take {
+    module: EtcdBackup,
+    members: Vec<Member>,
+    place: Place,
+    recipients: Vec<String>,
+    keep: Keep,
+}
+
+const LOOK: Duration = Duration::from_secs(10);
+/// Hashing reads all of the database.
+const HASHING: Duration = Duration::from_secs(600);
+const BUFFER: usize = 1 << 20;
+
+pub(super) fn failed(error: BackupError) -> ActionError {
+    ActionError::Failed(error.to_string())
+}
+
+#[async_trait]
+impl EngineAction for Take {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdBackup { cluster, tls, auth, client_port, backup, .. } = &self.module;
+        let store = Store::open(&self.place, &backup::Access::of(backup)).map_err(failed)?;
+        // A bucket that is not there, or not ours, is told before anybody is asked for anything.
+        let there = match store.list().await {
+            Err(BackupError::NoPlace(_)) if matches!(self.place, Place::Folder(_)) => Vec::new(),
+            listed => listed.map_err(failed)?,
+        };
+        if context.check_mode() {
+            let count = there.iter().filter(|(name, _)| name.ends_with(".json")).count();
+            let msg = format!("would be kept in {}, where {count} are", self.place);
+            return Ok(Outcome { msg, ..Outcome::changed() });
+        }
+        context.permit()?;
+        let access = Access { cluster, tls, auth };
+        let clients = match kept(context, cluster, auth) {
+            Some(credential) => clients(context, &self.members, *client_port, &credential)?,
+            None => access.clients(context, &self.members, *client_port).await?,
+        };
+        let now = observe(&clients, LOOK).await;
+        let mut failure = ActionError::Failed(format!("no member of `{cluster}` is well enough to take a backup from"));
+        for client in order(&clients, &now, self.module.through.as_deref()) {
+            let Some(view) = now.view(&client.name) else {
+                failure = ActionError::Failed(format!("{} does not answer", client.name));
+                continue;
+            };
+            match self.take(context, client, view, &store).await {
+                Ok(manifest) => return self.finish(&store, &manifest).await,
+                // Another member may do better; the store will not.
+                Err(BackupError::Snapshot(error)) => {
+                    failure = ActionError::Failed(format!("{}: {error}", client.name));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failure)
+    }
+}
+
+impl Take {
+    async fn take(
+        &self,
+        context: &ActionContext,
+        client: &MemberClient,
+        view: &View,
+        store: &Store,
+    ) -> Result<Manifest, BackupError> {
+        let hash = hash(client, view.revision).await;
+        let taken = Timestamp::now();
+        let stem = stem(&self.module.cluster, view.revision, taken);
+        let extension = if self.recipients.is_empty() { "db.zst" } else { "db.zst.age" };
+        let file = format!("{stem}.{extension}");
+        let mut sink = store.sink(&file).await?;
+        let (snapshot, packed) = match self.send(context, client, &mut sink).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                sink.abandon().await;
+                return Err(error);
+            }
+        };
+        sink.keep().await?;
+        let manifest = Manifest {
+            format: Manifest::FORMAT,
+            cluster: self.module.cluster.clone(),
+            cluster_id: format!("{:x}", view.cluster_id),
+            revision: view.revision,
+            // As the name has it.
+            taken: Timestamp::from_second(taken.as_second()).unwrap_or(taken),
+            member: client.name.to_string(),
+            etcd_version: view.version.to_string(),
+            size: snapshot.size,
+            sha256: snapshot.sha256,
+            hash,
+            file,
+            stored_size: packed.size,
+            stored_sha256: packed.sha256,
+            recipients: self.recipients.clone(),
+            etcdrun: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        store.put(&manifest.name(), &manifest.text()).await?;
+        Ok(manifest)
+    }
+
+    async fn send(
+        &self,
+        context: &ActionContext,
+        client: &MemberClient,
+        sink: &mut Sink,
+    ) -> Result<(Snapshot, backup::Packed), BackupError> {
+        let recipients = Recipients::parse(self.recipients.iter().map(String::as_str));
+        let recipients = recipients.map_err(BackupError::Recipient)?;
+        let recipients = (!self.recipients.is_empty()).then_some(recipients);
+        let (writer, reader) = tokio::io::duplex(BUFFER);
+        let send = async move {
+            let mut writer = writer;
+            snapshot::stream(client, &mut writer, &*context.progress).await
+        };
+        match tokio::join!(send, keep_stream(reader, sink, recipients)) {
+            (Ok(snapshot), Ok(packed)) => Ok((snapshot, packed)),
+            // When storing fails, the sender only hears that nobody listens any more.
+            (Err(SnapshotError::Io(_)) | Ok(_), Err(error)) => Err(error),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    /// Old ones go only now that the new one counts.
+    async fn finish(&self, store: &Store, manifest: &Manifest) -> Result<Outcome, ActionError> {
+        let all = backups(store, &self.module.cluster).await.map_err(failed)?;
+        let mut removed = Vec::new();
+        for old in superfluous(&all, self.keep, Timestamp::now()) {
+            // In this order nobody finds a manifest without its file.
+            store.remove(&old.name()).await.map_err(failed)?;
+            store.remove(&old.file).await.map_err(failed)?;
+            removed.push(old.name());
+        }
+        let gone = if removed.is_empty() { String::new() } else { format!(", {} old removed", removed.len()) };
+        let msg = format!(
+            "revision {} through {}, {} stored as {}{gone}",
+            manifest.revision,
+            manifest.member,
+            ByteSize(manifest.size),
+            ByteSize(manifest.stored_size)
+        );
+        Ok(Outcome { msg, ..Outcome::changed() }
+            .with("dest", store.call(&manifest.name()))
+            .with("revision", manifest.revision)
+            .with("size", manifest.size)
+            .with("stored_size", manifest.stored_size)
+            .with("through", manifest.member.clone())
+            .with("removed", removed))
+    }
+}
+
+/// Root's credential as it was left here: a host that only takes backups has no key of the authority to make another.
+fn kept(context: &ActionContext, cluster: &str, auth: &AuthSection) -> Option<Credential> {
+    let store = pki::Store::new(&context.state, cluster);
+    let authority = store.authority_certificate().ok()??;
+    if auth.method() == AuthMethod::Password {
+        let password = store.password("root").ok()??;
+        context.masker.add(&password);
+        return Some(Credential { authority, login: Some(("root".into(), password)), identity: None });
+    }
+    let (certificate, key) = store.client("root").ok()??;
+    let is_good = pki::Certificate::parse(&certificate).is_ok_and(|it| it.not_after > Timestamp::now());
+    context.masker.add(&key);
+    is_good.then_some(Credential { authority, identity: Some((certificate, key)), login: None })
+}
+
+/// What the member calculates of what it has; some versions and moments do not allow it.
+async fn hash(client: &MemberClient, revision: i64) -> Option<Hash> {
+    let client = client.patient(HASHING);
+    let mut asking = client.client().await.ok()?;
+    let answer = client.bounded(asking.hash_kv(revision)).await.ok()?;
+    Some(Hash { hash: answer.hash(), revision, compact_revision: answer.compact_version() })
+}

@@ -1,0 +1,562 @@
+//! `etcd_restore`: makes of a backup a new cluster, step by step.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    etcd_access::{Access, Member, members},
+    etcd_backup::failed,
+};
+use crate::{
+    backup::{self, BackupError, Manifest, Place, Store, backups, newest, unpack},
+    etcd::{
+        ClusterRecord, MemberClient, Phase,
+        observe::observe,
+        restore::{self, NewCluster},
+        snapshot,
+    },
+    inventory::sections::{AuthSection, BackupSection, TlsSection},
+    model::{ByteSize, Effects, Outcome, Resource, Value},
+    remote::Payload,
+};
+
+/// Makes of a backup the data of a new cluster, one step a task.
+///
+/// Every member gets the same data, with a new token, so that no member of an old cluster can join, and with a revision beyond
+/// any that clients have seen. What was there is set aside beside it. `playbooks/restore.yaml` has the steps in their order.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdRestore {
+    /// Which step it is.
+    state: RestoreState,
+    /// The cluster's name.
+    cluster: String,
+    /// All its members.
+    #[serde(default)]
+    members: Vec<Value>,
+    /// The cluster's section `tls`.
+    #[serde(default)]
+    tls: TlsSection,
+    /// The cluster's section `auth`.
+    #[serde(default)]
+    auth: AuthSection,
+    /// The cluster's section `backup`.
+    #[serde(default)]
+    backup: BackupSection,
+    /// Where clients connect.
+    #[serde(default = "client_port")]
+    client_port: u16,
+    /// Where members connect to each other.
+    #[serde(default = "peer_port")]
+    peer_port: u16,
+    /// The folder for the data.
+    #[serde(default = "data_dir")]
+    data_dir: String,
+    /// Whom the data belongs to.
+    #[serde(default = "user")]
+    user: String,
+    /// The member that the task is about.
+    #[serde(default)]
+    name: Option<String>,
+    /// `file:FOLDER`, `s3:BUCKET/PREFIX`, or `file:` and a snapshot as etcdctl saves it.
+    #[serde(default)]
+    from: Option<String>,
+    /// The newest backup that was there at this time.
+    #[serde(default)]
+    at: Option<String>,
+    /// The backup of this name.
+    #[serde(default)]
+    which: Option<String>,
+    /// The cluster that it is a backup of, if not of this one.
+    #[serde(default)]
+    backup_of: Option<String>,
+    /// By how much the revision goes up; all before counts as compacted. With 0 it stays as it was.
+    #[serde(default = "bump")]
+    bump_revision: u64,
+    /// The version that the members run.
+    #[serde(default)]
+    version: Option<String>,
+    /// Whether a cluster that serves may be replaced.
+    #[serde(default)]
+    force: bool,
+    /// What `prepared` has said.
+    #[serde(default)]
+    token: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RestoreState {
+    /// The backup is found, read from end to end, and made the data of a new cluster, on the operator's machine.
+    Prepared,
+    /// The data is on the member, beside what is there.
+    Placed,
+    /// It is written down that this is another cluster from now on.
+    Recorded,
+    /// etcd is stopped, the old data is set aside, and the new data is in its place.
+    Switched,
+    /// etcd is started.
+    Started,
+    /// All members say the same of all their data.
+    Compared,
+}
+
+fn client_port() -> u16 {
+    2379
+}
+
+fn peer_port() -> u16 {
+    2380
+}
+
+fn data_dir() -> String {
+    "/var/lib/etcd/data".into()
+}
+
+fn user() -> String {
+    "etcd".into()
+}
+
+/// More than any cluster writes between a backup and its loss.
+fn bump() -> u64 {
+    1_000_000_000
+}
+
+impl Module for EtcdRestore {
+    const NAME: &'static str = "etcd_restore";
+    const EXAMPLE: &'static str = "\
+- name: Backup
+  etcd_restore:
+    state: prepared
+    cluster: \"{{ cluster.name }}\"
+    members: \"{{ cluster.members }}\"
+    tls: \"{{ cluster.tls }}\"
+    auth: \"{{ cluster.auth }}\"
+    from: s3:backups/etcd
+  once_per: cluster
+  register: restore
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "token", doc: "What tells the new cluster from others; later steps want it." },
+        ResultField { name: "cluster_id", doc: "The id of the new cluster, in hexadecimal." },
+        ResultField { name: "revision", doc: "The revision that it begins with." },
+        ResultField { name: "which", doc: "The backup." },
+        ResultField { name: "aside", doc: "Where the old data is now." },
+    ];
+
+    fn effects(&self) -> Effects {
+        match self.state {
+            RestoreState::Prepared | RestoreState::Recorded => Effects { here: true, ..Effects::converging() },
+            RestoreState::Compared => Effects::read_only(),
+            RestoreState::Placed => Effects::converging().writing([Resource::tree(&self.data_dir)]),
+            // The playbook has asked whether the cluster may go; each member by itself could not tell.
+            RestoreState::Switched | RestoreState::Started => {
+                Effects::converging().writing([Resource::tree(&self.data_dir), Resource::Unit("etcd.service".into())])
+            }
+        }
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let members = members(&self.members)?;
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        if self.token.as_deref().is_some_and(|token| token.is_empty() || !is_plain(token)) {
+            return Err(ModuleError::new("`token` takes what the state `prepared` has said"));
+        }
+        if !self.data_dir.starts_with('/') || self.data_dir.len() < 2 {
+            return Err(ModuleError::new(format!("`{}` is not a whole path", self.data_dir)));
+        }
+        let at = self.at.as_deref().map(time).transpose()?;
+        Ok(Action::Engine(Box::new(Restore { members, at, module: self })))
+    }
+}
+
+/// A time with its zone, or one of the universal time.
+pub(crate) fn time(text: &str) -> Result<Timestamp, ModuleError> {
+    let civil = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    let found = text.parse::<Timestamp>().ok().or_else(|| civil().map(|zoned| zoned.timestamp()));
+    found.ok_or_else(|| ModuleError::new(format!("`{text}` is no time; 2026-11-15T12:00:00Z is")))
+}
+
+struct Restore {
+    module: EtcdRestore,
+    members: Vec<Member>,
+    at: Option<Timestamp>,
+}
+
+const LOOK: Duration = Duration::from_secs(5);
+const HASHING: Duration = Duration::from_secs(600);
+
+/// What `prepared` leaves beside the database for the steps behind it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Prepared {
+    token: String,
+    sha256: String,
+    size: u64,
+    revision: i64,
+}
+
+#[async_trait]
+impl EngineAction for Restore {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        match self.module.state {
+            RestoreState::Prepared => self.prepare(context).await,
+            RestoreState::Placed => self.place(context).await,
+            RestoreState::Recorded => self.record(context),
+            RestoreState::Switched => self.on_member(context, "switch").await,
+            RestoreState::Started => self.on_member(context, "start").await,
+            RestoreState::Compared => self.compare(context).await,
+        }
+    }
+}
+
+/// A backup, or a snapshot that some other tool has saved.
+enum Source {
+    Backup(Box<(Store, Manifest)>),
+    File(PathBuf),
+}
+
+impl Restore {
+    fn cluster(&self, token: &str) -> NewCluster {
+        let peers = self.members.iter().map(|member| {
+            let peer = member.peer(self.module.peer_port);
+            let url = peer.split_once('=').map_or(peer.as_str(), |(_, url)| url).to_owned();
+            (member.name.clone(), url)
+        });
+        NewCluster::new(peers, token)
+    }
+
+    fn token(&self) -> Result<&str, ActionError> {
+        self.module.token.as_deref().ok_or_else(|| ActionError::Failed("`token` is not said".into()))
+    }
+
+    async fn prepare(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let cluster = &self.module.cluster;
+        let source = self.find().await?;
+        let described = source.describe();
+        if let Some(refusal) = self.refusal(context).await? {
+            return Ok(refusal);
+        }
+        if context.check_mode() {
+            let msg = format!("would restore {described}");
+            return Ok(Outcome { msg, ..Outcome::changed() }.with("token", "not-known-yet").with("which", described));
+        }
+        context.permit()?;
+        let token = format!("{cluster}-restored-{:016x}", rand::random::<u64>());
+        let folder = folder(&context.state, &token);
+        let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", folder.display()));
+        forget_others(&context.state, cluster).map_err(io_failed)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io_failed)?;
+        let new = self.cluster(&token);
+        let made = self.make(context, &source, &folder, &new).await;
+        if made.is_err() {
+            // A broken one is of no use, and it holds what somebody may have wanted encrypted.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        let (sha256, size, revision) = made?;
+        let prepared = Prepared { token: token.clone(), sha256, size, revision };
+        let text = serde_json::to_vec(&prepared).unwrap_or_default();
+        fs::write(folder.join("prepared.json"), text).map_err(io_failed)?;
+        let msg = format!("{described}, {}; it begins with revision {revision}", ByteSize(size));
+        Ok(Outcome { msg, ..Outcome::changed() }
+            .with("token", token)
+            .with("cluster_id", format!("{:x}", new.id))
+            .with("revision", revision)
+            .with("which", described))
+    }
+
+    /// The database of the new cluster: its checksum, its size and its revision.
+    async fn make(
+        &self,
+        context: &ActionContext,
+        source: &Source,
+        folder: &Path,
+        new: &NewCluster,
+    ) -> Result<(String, u64, i64), ActionError> {
+        let database = folder.join("db");
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&database);
+        let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", database.display()));
+        let file = file.map_err(io_failed)?;
+        source.unpack(context, file.try_clone().map_err(io_failed)?).await?;
+        let (path, made, bump) = (database.clone(), new.clone(), self.module.bump_revision);
+        let adopted = tokio::task::spawn_blocking(move || adopt(&path, &file, &made, bump)).await;
+        let adopted = adopted.map_err(|error| ActionError::Failed(error.to_string()))?;
+        adopted.map_err(|error| ActionError::Failed(format!("{}: {error}", source.describe())))
+    }
+
+    async fn find(&self) -> Result<Source, ActionError> {
+        let EtcdRestore { cluster, backup, from, which, backup_of, .. } = &self.module;
+        let from = from.as_ref().or(backup.to.as_ref()).filter(|from| !from.is_empty());
+        let from = from.ok_or_else(|| ActionError::Failed("it is not said where the backup is: `from`".into()))?;
+        let place: Place = from.parse().map_err(failed)?;
+        if let Place::Folder(path) = &place
+            && path.is_file()
+        {
+            return Ok(Source::File(path.clone()));
+        }
+        let store = Store::open(&place, &backup::Access::of(backup)).map_err(failed)?;
+        let of = backup_of.as_ref().unwrap_or(cluster);
+        let all = backups(&store, of).await.map_err(failed)?;
+        let named = |manifest: &&Manifest| {
+            which
+                .as_ref()
+                .is_none_or(|which| manifest.name().trim_end_matches(".json") == which.trim_end_matches(".json"))
+        };
+        let fitting: Vec<Manifest> = all.iter().filter(named).cloned().collect();
+        let Some(manifest) = newest(&fitting, self.at) else {
+            let what = match (which, self.at) {
+                (Some(which), _) => format!("`{which}`"),
+                (None, Some(at)) => format!("of {at} or before"),
+                (None, None) => "at all".to_owned(),
+            };
+            return Err(ActionError::Failed(format!(
+                "{place} has no backup of `{of}` {what}; `etcdrun backup list` shows those that it has, --backup-of takes that of another cluster"
+            )));
+        };
+        self.fits(manifest)?;
+        Ok(Source::Backup(Box::new((store, manifest.clone()))))
+    }
+
+    /// A server reads what its own minor version has written, or the one before.
+    fn fits(&self, manifest: &Manifest) -> Result<(), ActionError> {
+        let series = |text: &str| -> Option<(u32, u32)> {
+            let mut numbers = text.split('.').map(str::parse::<u32>);
+            Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        };
+        let Some(version) = &self.module.version else { return Ok(()) };
+        let (Some(old), Some(new)) = (series(&manifest.etcd_version), series(version)) else { return Ok(()) };
+        match old == new || (old.0, old.1 + 1) == new {
+            true => Ok(()),
+            false => Err(ActionError::Failed(format!(
+                "the backup is of etcd {}, and `{}` is to run {version}, which cannot be trusted to read it; restore it with etcd {}.{}, then change the version",
+                manifest.etcd_version, self.module.cluster, old.0, old.1
+            ))),
+        }
+    }
+
+    /// Whether the cluster still serves: then nothing is to be restored, unless somebody insists.
+    async fn refusal(&self, context: &ActionContext) -> Result<Option<Outcome>, ActionError> {
+        let EtcdRestore { cluster, tls, auth, client_port, force, .. } = &self.module;
+        if *force {
+            return Ok(None);
+        }
+        let Ok(clients) = (Access { cluster, tls, auth }).clients(context, &self.members, *client_port).await else {
+            return Ok(self.strangers(context).await);
+        };
+        let now = observe(&clients, LOOK).await;
+        let well: Vec<&str> = now.members.iter().filter(|seen| seen.is_well()).map(|seen| seen.name.as_str()).collect();
+        if well.is_empty() {
+            return Ok(None);
+        }
+        let msg = format!(
+            "`{cluster}` serves: {} answer reads that a majority has agreed to. A restore takes all back to the backup; --force does so, and keeps the old data",
+            well.join(", ")
+        );
+        Ok(Some(Outcome { refused: true, ..Outcome::failed(msg) }))
+    }
+
+    /// Without a certificate nobody can be asked whether the cluster serves; but whether there is data can be seen.
+    async fn strangers(&self, context: &ActionContext) -> Option<Outcome> {
+        for member in &self.members {
+            let session = context.reach.session(&member.name, &context.session)?;
+            let look = Payload::new(include_str!("etcd_bootstrap.sh")).value("data_dir", &self.module.data_dir);
+            // One that cannot be reached fails the next step by itself.
+            let found = session.run_one(look, false).await.ok();
+            if found.is_some_and(|outcome| outcome.data.get("found").and_then(Value::as_str) == Some("data")) {
+                let msg = format!(
+                    "{} has data, and nothing here could ask it whether it serves: the state folder knows no authority of `{}`. --state-dir names another one; --force restores all the same, and keeps the old data",
+                    member.name, self.module.cluster
+                );
+                return Some(Outcome { refused: true, ..Outcome::failed(msg) });
+            }
+        }
+        None
+    }
+
+    fn payload(&self, action: &str) -> Payload {
+        let payload = Payload::new(include_str!("etcd_restore.sh")).value("action", action);
+        let EtcdRestore { data_dir, user, .. } = &self.module;
+        payload.value("data_dir", data_dir).value("user", user)
+    }
+
+    async fn on_member(&self, context: &ActionContext, action: &str) -> Result<Outcome, ActionError> {
+        context.run(self.payload(action).value("token", self.token()?)).await
+    }
+
+    async fn place(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let token = self.token()?;
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would get the data, beside what is there".into(), ..Outcome::changed() });
+        }
+        let folder = folder(&context.state, token);
+        let gone = |error: io::Error| {
+            ActionError::Failed(format!("{} is not there any more ({error}); restore again", folder.display()))
+        };
+        let prepared = fs::read(folder.join("prepared.json")).map_err(gone)?;
+        let prepared: Prepared =
+            serde_json::from_slice(&prepared).map_err(|error| ActionError::Failed(error.to_string()))?;
+        let room = self.payload("room").value("token", token).value("size", prepared.size.to_string());
+        let room = context.run(room).await?;
+        let there = room.data.get("folder").and_then(Value::as_str).map(str::to_owned);
+        let Some(there) = there.filter(|_| !room.failed) else { return Ok(room) };
+        let name = self.module.name.as_deref().unwrap_or_default();
+        let files = self.cluster(token).files(name);
+        let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
+        let size = prepared.size;
+        let progress = |sent: u64| (context.progress)(sent, size);
+        let database = format!("{there}/{}", restore::DATABASE);
+        context.session.append(&folder.join("db"), &database, 0, &progress).await?;
+        for (path, bytes) in [&files.log, &files.snapshot] {
+            let there = format!("{there}/{path}");
+            context.session.append_stream(Path::new(path), &mut &**bytes, &there, 0, &|_| {}).await?;
+        }
+        let seal = self.payload("seal").value("token", token).value("sha256", &prepared.sha256);
+        let sealed = context.run(seal).await?;
+        Ok(Outcome { msg: if sealed.failed { sealed.msg.clone() } else { ByteSize(size).to_string() }, ..sealed })
+    }
+
+    /// What was known of the old cluster is kept beside it.
+    fn record(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let (cluster, token) = (&self.module.cluster, self.token()?);
+        let wrong = |error: crate::state::StateError| ActionError::Failed(error.to_string());
+        let before = ClusterRecord::load(&context.state, cluster).map_err(wrong)?;
+        let id = format!("{:x}", self.cluster(token).id);
+        if before.as_ref().is_some_and(|record| record.cluster_id.as_ref() == Some(&id)) {
+            return Ok(Outcome::ok());
+        }
+        if context.check_mode() {
+            return Ok(Outcome::changed());
+        }
+        context.permit()?;
+        if let Some(before) = &before {
+            let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            before.keep(&context.state, &format!("{cluster}.before-{time}")).map_err(wrong)?;
+        }
+        let members = self.members.iter().map(|member| member.name.clone()).collect();
+        let record =
+            ClusterRecord { phase: Phase::Forming, token: token.to_owned(), members, cluster_id: Some(id.clone()) };
+        record.keep(&context.state, cluster).map_err(wrong)?;
+        Ok(Outcome { msg: format!("the cluster {id}"), ..Outcome::changed() })
+    }
+
+    /// The end: all of them have the same, and nothing of it has to stay here.
+    async fn compare(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let EtcdRestore { cluster, tls, auth, client_port, .. } = &self.module;
+        if context.check_mode() {
+            return Ok(Outcome { unknown: true, msg: "would compare the members".into(), ..Outcome::ok() });
+        }
+        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let revision = observe(&clients, LOOK).await.views().map(|(_, view)| view.revision).min().unwrap_or(0);
+        let hashes = futures_util::future::join_all(clients.iter().map(|client| hash(client, revision))).await;
+        let mut found = Vec::new();
+        for (client, hash) in clients.iter().zip(hashes) {
+            let hash = hash.map_err(|error| ActionError::Failed(format!("{}: {error}", client.name)))?;
+            found.push((client.name.to_string(), hash));
+        }
+        if found.windows(2).any(|pair| pair[0].1 != pair[1].1) {
+            return Err(ActionError::Failed(format!("the members differ: {found:?}")));
+        }
+        if let Some(token) = &self.module.token {
+            // It is a copy of everything that the cluster holds.
+            let _ = fs::remove_dir_all(folder(&context.state, token));
+        }
+        let hash = found.first().map_or(0, |(_, hash)| *hash);
+        Ok(Outcome { msg: format!("revision {revision}, hash {hash} on all"), ..Outcome::ok() }
+            .with("revision", revision)
+            .with("hash", hash))
+    }
+}
+
+async fn hash(client: &MemberClient, revision: i64) -> Result<u32, crate::etcd::EtcdError> {
+    let client = client.patient(HASHING);
+    let mut asking = client.client().await?;
+    Ok(client.bounded(asking.hash_kv(revision)).await?.hash())
+}
+
+/// Where the data of a restore is while it lasts.
+fn folder(state: &Path, token: &str) -> PathBuf {
+    state.join("restore").join(token)
+}
+
+/// What restores of the same cluster have left that broke off.
+fn forget_others(state: &Path, cluster: &str) -> io::Result<()> {
+    let beginning = format!("{cluster}-restored-");
+    let Ok(entries) = fs::read_dir(state.join("restore")) else { return Ok(()) };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&beginning) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The checksum behind the database goes; the database becomes that of the new cluster.
+fn adopt(path: &Path, file: &File, cluster: &NewCluster, bump: u64) -> Result<(String, u64, i64), String> {
+    const SUM: u64 = 32;
+    let io_failed = |error: io::Error| error.to_string();
+    let size = file.metadata().map_err(io_failed)?.len();
+    file.set_len(size.saturating_sub(SUM)).map_err(io_failed)?;
+    let revision = restore::adopt(path, cluster, bump).map_err(|error| error.to_string())?;
+    let mut sum = Hashing(Sha256::new());
+    let size = io::copy(&mut File::open(path).map_err(io_failed)?, &mut sum).map_err(io_failed)?;
+    Ok((sum.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), size, revision))
+}
+
+struct Hashing(Sha256);
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Source {
+    fn describe(&self) -> String {
+        match self {
+            Self::Backup(found) => {
+                let manifest = &found.1;
+                format!(
+                    "{} (revision {}, taken {})",
+                    manifest.name().trim_end_matches(".json"),
+                    manifest.revision,
+                    manifest.taken
+                )
+            }
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// All of it, checked.
+    async fn unpack(&self, context: &ActionContext, mut into: File) -> Result<(), ActionError> {
+        match self {
+            Self::Backup(found) => {
+                let (store, manifest) = &**found;
+                unpack(store, manifest, context.opener.clone(), into).await.map(drop).map_err(failed)
+            }
+            Self::File(path) => {
+                let (path, name) = (path.clone(), path.display().to_string());
+                let read =
+                    tokio::task::spawn_blocking(move || snapshot::read_through(&mut File::open(path)?, &mut into));
+                let read = read.await.map_err(|error| ActionError::Failed(error.to_string()))?;
+                read.map(drop).map_err(|error| failed(BackupError::Damaged { name, why: error.to_string() }))
+            }
+        }
+    }
+}

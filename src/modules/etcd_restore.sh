@@ -1,0 +1,87 @@
+# shellcheck shell=sh disable=SC2154
+# The data folder of a member that is restored: the new one is made beside the old one, then takes its place. What was there
+# is set aside, and nothing of it is deleted. Only the folder `member` moves, so that a lost+found beside it stays.
+
+data=${arg_data_dir%/}
+note=$data.restored-$arg_token
+
+# A folder that is a mount point cannot be renamed, and what is inside of it cannot leave it by a rename.
+find_places() {
+    above=${data%/*}
+    inside=$data.
+    if [ -d "$data" ] && [ "$(stat -c %d "$data")" != "$(stat -c %d "${above:-/}")" ]; then
+        inside=$data/
+    fi
+    new=${inside}restore-$arg_token
+}
+
+is_over() {
+    [ -e "$note" ] && [ ! -e "$new" ]
+}
+
+make_room() {
+    if is_over; then
+        result_bool over 1
+        return 0
+    fi
+    changed
+    if [ "$CHECK" ]; then return 0; fi
+    above=${new%/*}
+    mkdir -p "$above" || fail "cannot make $above"
+    free=$(df -Pk "$above" | while read -r _ _ _ free _; do case $free in *[!0-9]*) ;; *) echo "$free" ;; esac; done)
+    needed=$((arg_size / 1024 + 1024))
+    [ "${free:-0}" -gt "$needed" ] || fail "$above has ${free:-0} KiB left, and the data needs $needed; the old data stays beside it"
+    rm -rf "$new"
+    mkdir -m 0700 "$new" "$new/member" "$new/member/snap" "$new/member/wal" || fail "cannot make $new"
+    result folder "$new"
+}
+
+seal() {
+    sum=$(sha256sum < "$new/member/snap/db") || fail "cannot read $new/member/snap/db"
+    [ "${sum%% *}" = "$arg_sha256" ] || fail "the data did not arrive as it was sent"
+    chown -R "$arg_user:" "$new" || fail "cannot give $new to $arg_user"
+    chmod 0600 "$new"/member/snap/* "$new"/member/wal/* || fail "cannot set the mode of $new"
+    sync
+    changed
+}
+
+switch() {
+    if is_over; then return 0; fi
+    changed
+    if [ "$CHECK" ]; then return 0; fi
+    [ -d "$new/member" ] || [ -e "$note" ] || fail "there is no $new/member"
+    systemctl stop etcd.service || fail "cannot stop etcd"
+    systemctl reset-failed etcd.service 2> /dev/null
+    if ! { mkdir -p "$data" && chown "$arg_user:" "$data" && chmod 0700 "$data"; }; then fail "cannot make $data"; fi
+    # Once the note is there, the old data is out of the way, and what is there is the new.
+    if [ -e "$data/member" ] && [ ! -e "$note" ]; then
+        aside=${inside}before-$(date -u +%Y%m%dT%H%M%SZ)
+        mkdir -m 0700 "$aside" || fail "cannot make $aside"
+        mv "$data/member" "$aside/member" || fail "cannot set $data/member aside"
+        result aside "$aside"
+    fi
+    : > "$note" || fail "cannot write $note"
+    if [ -d "$new/member" ] && [ ! -e "$data/member" ]; then
+        mv "$new/member" "$data/member" || fail "cannot move $new/member"
+    fi
+    rmdir "$new" || fail "cannot remove $new"
+    sync
+}
+
+start() {
+    active=$(systemctl is-active etcd.service)
+    mutate rm -f "$note"
+    case $active in
+    active | activating) return 0 ;;
+    esac
+    changed
+    mutate systemctl start --no-block etcd.service || fail "cannot start etcd"
+}
+
+find_places
+case $arg_action in
+room) make_room ;;
+seal) seal ;;
+switch) switch ;;
+start) start ;;
+esac

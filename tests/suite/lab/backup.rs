@@ -1,0 +1,363 @@
+//! Backups of real clusters, in folders and buckets, and clusters made of them.
+
+use std::{collections::HashMap, fs, process::Stdio, sync::Arc, time::Duration};
+
+use etcdrun::etcd::{Credential, MemberClient};
+use etcdrun_lab::{S3, etcd, etcd_tools};
+use serde_json::Value;
+
+use super::{
+    Said,
+    etcd::{PLAIN, Site},
+    writer::Direct,
+};
+use crate::secrets::Keys;
+
+fn site(members: usize, minor: &str) -> Site {
+    let site = Site::new(members, minor, PLAIN);
+    site.play(&[]).ends(0);
+    site
+}
+
+fn run(site: &Site, words: &[&str]) -> Said {
+    site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat())
+}
+
+fn backup(site: &Site, more: &[&str]) -> Said {
+    run(site, &[&["backup", "prod", "--to", "file:backups"], more].concat())
+}
+
+fn restore(site: &Site, more: &[&str]) -> Said {
+    run(site, &[&["restore", "prod", "--from", "file:backups", "--yes"], more].concat())
+}
+
+/// The names in a folder of the site, sorted.
+fn names(site: &Site, folder: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(site.place.folder.path(folder)) else { return Vec::new() };
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn manifest(site: &Site, folder: &str) -> Value {
+    let name = names(site, folder).into_iter().rev().find(|name| name.ends_with(".json")).unwrap();
+    serde_json::from_str(&site.place.folder.read(&format!("{folder}/{name}"))).unwrap()
+}
+
+/// What every member calculates of all that it has: the hash and the revision.
+fn hashes(site: &Site) -> HashMap<String, (u64, u64)> {
+    let said = site.etcdctl(&["endpoint", "hashkv", "--write-out", "json"]);
+    let json = said.lines().find(|line| line.starts_with('[')).unwrap_or_else(|| panic!("{said}"));
+    let list: Vec<Value> = serde_json::from_str(json).unwrap();
+    let one = |it: &Value| {
+        let hash = &it["HashKV"];
+        let revision = hash["header"]["revision"].as_u64().unwrap();
+        (it["Endpoint"].as_str().unwrap().to_owned(), (hash["hash"].as_u64().unwrap(), revision))
+    };
+    list.iter().map(one).collect()
+}
+
+fn put(site: &Site, key: &str, value: &str) {
+    assert!(site.etcdctl(&["put", key, value]).contains("OK"));
+}
+
+fn get(site: &Site, key: &str) -> String {
+    site.etcdctl(&["get", key, "--print-value-only"]).trim().to_owned()
+}
+
+/// Long enough that two backups have two names.
+fn next_second() {
+    std::thread::sleep(Duration::from_millis(1100));
+}
+
+#[test]
+fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
+    let site = site(3, "3.5");
+    put(&site, "a", "one");
+    let plan = backup(&site, &["--check"]).ends(0);
+    assert!(plan.stdout.contains("would be kept") && names(&site, "backups").is_empty(), "{}", plan.stdout);
+    backup(&site, &[]).ends(0);
+    let kept = names(&site, "backups");
+    let manifest = manifest(&site, "backups");
+    let revision = manifest["revision"].as_i64().unwrap();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    assert!(kept.iter().all(|name| name.starts_with(&format!("prod-r{revision}-20"))), "{kept:?}");
+    assert_eq!(
+        manifest["stored_size"],
+        fs::metadata(site.place.folder.path("backups").join(manifest["file"].as_str().unwrap())).unwrap().len()
+    );
+    // From a follower, and with the hash that any member has.
+    let leader = run(&site, &["status", "prod"]).ends(0);
+    let through = manifest["member"].as_str().unwrap();
+    assert!(!leader.stdout.contains(&format!("{through} leads")), "{}", leader.stdout);
+    let (hash, _) = hashes(&site).into_values().next().unwrap();
+    assert_eq!(manifest["hash"]["hash"], hash);
+
+    next_second();
+    let keys = Keys::named(&site.place.folder, "first");
+    backup(&site, &["--recipient", &keys.public, "--keep-last", "2"]).ends(0);
+    next_second();
+    backup(&site, &["--keep-last", "2"]).ends(0);
+    assert_eq!(names(&site, "backups").len(), 4, "{:?}", names(&site, "backups"));
+    let list = run(&site, &["backup", "list", "prod", "--from", "file:backups"]).ends(0);
+    assert_eq!((list.stdout.matches("  1 keys").count(), list.stdout.lines().count()), (1, 3), "{}", list.stdout);
+
+    // Encrypted: only with the key, and after the change only with the other.
+    let verify =
+        |key: &str| run(&site, &["backup", "verify", "prod", "--from", "file:backups", "--all", "--age-identity", key]);
+    assert_eq!(verify("first").ends(0).stdout.matches("ok  ").count(), 2);
+    let other = Keys::named(&site.place.folder, "second");
+    let shut = verify("second").ends(2);
+    assert!(shut.stdout.contains("none of your keys fits"), "{}", shut.stdout);
+    let rekey =
+        ["backup", "rekey", "prod", "--from", "file:backups", "--recipient", &other.public, "--age-identity", "first"];
+    run(&site, &rekey).ends(0);
+    assert_eq!(verify("second").ends(0).stdout.matches("ok  ").count(), 2);
+    verify("first").ends(2);
+    assert_eq!(names(&site, "backups").len(), 4, "{:?}", names(&site, "backups"));
+}
+
+#[test]
+fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
+    let site = site(1, "3.6");
+    put(&site, "a", "one");
+    let keys = Keys::named(&site.place.folder, "mine");
+    backup(&site, &["--recipient", &keys.public]).ends(0);
+    let manifest = manifest(&site, "backups");
+    let file = site.place.folder.path("backups").join(manifest["file"].as_str().unwrap());
+    let whole = fs::read(&file).unwrap();
+    let ids = || site.place.hosts[0].run(&["sh", "-c", "ls -di /var/lib/etcd/* /var/lib/etcd/data/member"]).unwrap();
+    let before = ids();
+    let refused = |more: &[&str], code: i32, why: &str| {
+        let said = restore(&site, &[&["--force"], more].concat()).ends(code);
+        let all = said.stdout + &said.stderr;
+        assert!(all.contains(why), "{why}: {all}");
+        assert_eq!(ids(), before, "nothing has moved");
+        assert_eq!(get(&site, "a"), "one");
+    };
+    let healthy = restore(&site, &["--age-identity", "mine"]).ends(3);
+    assert!(healthy.stdout.contains("--force"), "{}", healthy.stdout);
+    refused(&[], 2, "none of your keys fits");
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    refused(&["--age-identity", "mine"], 2, "it ends after");
+    let mut bad = whole.clone();
+    bad[whole.len() / 2] ^= 1;
+    fs::write(&file, &bad).unwrap();
+    refused(&["--age-identity", "mine"], 2, "is damaged");
+    fs::write(&file, &whole).unwrap();
+    refused(&["--backup-of", "other"], 5, "has no backup of `other`");
+    refused(&["--at", "2020-01-01T00:00:00Z"], 5, "that is as old");
+    refused(&["--at", "yesterday"], 5, "is no time");
+    let foreign = site.place.folder.path("foreign.db");
+    fs::write(&foreign, vec![7; 4096 + 32]).unwrap();
+    let said = run(&site, &["restore", "prod", "--from", "file:foreign.db", "--yes", "--force"]).ends(2);
+    assert!(said.stdout.contains("foreign.db is damaged"), "{}", said.stdout);
+    let nowhere = run(&site, &["restore", "prod", "--from", "file:nowhere", "--yes"]).ends(1);
+    assert!(nowhere.stderr.contains("there is no folder "), "{}", nowhere.stderr);
+    assert_eq!(ids(), before);
+    let nobody =
+        run(&site, &["restore", "prod", "--from", "file:backups", "--force", "--age-identity", "mine"]).ends(5);
+    assert!(nobody.stderr.contains("--yes"), "{}", nobody.stderr);
+}
+
+#[test]
+fn buckets_keep_backups_and_say_when_they_do_not() {
+    let site = site(1, "3.5");
+    put(&site, "a", "one");
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("good")).unwrap();
+    let s3 = S3::start(folder.path()).unwrap();
+    let run = |words: &[&str], secret: &str| {
+        let mut command =
+            site.place.folder.command(&[words, &["-i", "inventory.yaml", "--endpoint", &s3.endpoint()]].concat());
+        command.env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", secret);
+        Said::of(command.output().unwrap())
+    };
+    let told = |said: Said, why: &str| {
+        let all = said.stdout + &said.stderr;
+        assert!(said.code != 0 && all.contains(why), "{} {why}: {all}", said.code);
+    };
+    told(run(&["backup", "prod", "--to", "s3:gone/x"], S3::SECRET_KEY), "there is no bucket");
+    told(run(&["backup", "prod", "--to", "s3:good/x"], "wrong"), "the credentials do not allow it");
+    run(&["backup", "prod", "--to", "s3:good/x"], S3::SECRET_KEY).ends(0);
+    let list = run(&["backup", "list", "prod", "--from", "s3:good/x"], S3::SECRET_KEY).ends(0);
+    assert!(list.stdout.contains("prod-r"), "{}", list.stdout);
+    run(&["backup", "verify", "prod", "--from", "s3:good/x"], S3::SECRET_KEY).ends(0);
+    put(&site, "a", "two");
+    run(&["restore", "prod", "--from", "s3:good/x", "--yes", "--force"], S3::SECRET_KEY).ends(0);
+    assert_eq!(get(&site, "a"), "one");
+    site.is_served_by_all();
+}
+
+#[test]
+fn every_version_is_restored_as_it_was() {
+    for minor in ["3.4", "3.5", "3.6", "3.7"] {
+        let site = site(1, minor);
+        (0..50).for_each(|number| put(&site, &format!("key-{number}"), &"x".repeat(500)));
+        site.etcdctl(&["del", "key-7"]);
+        backup(&site, &[]).ends(0);
+        let before = hashes(&site).into_values().next().unwrap();
+        put(&site, "later", "lost");
+        restore(&site, &["--force", "--bump-revision", "0"]).ends(0);
+        assert_eq!(hashes(&site).into_values().next().unwrap(), before, "{minor}");
+        assert_eq!((get(&site, "later"), get(&site, "key-8").len()), (String::new(), 500));
+        // Once more, so that no client takes a revision for one that it has seen.
+        let said = restore(&site, &["--force"]).ends(0);
+        put(&site, "after", "there");
+        let status = site.etcdctl(&["get", "after", "--write-out", "json"]);
+        let answer: Value = serde_json::from_str(status.lines().find(|line| line.starts_with('{')).unwrap()).unwrap();
+        let revision = answer["header"]["revision"].as_u64().unwrap();
+        assert_eq!(revision, before.1 + 1_000_000_001, "{minor}: {}", said.stdout);
+        let old = site.etcdctl(&["get", "key-8", "--rev", &before.1.to_string()]);
+        assert!(old.contains("has been compacted"), "{minor}: {old}");
+        assert_eq!(get(&site, "key-8").len(), 500);
+        // It survives a restart, and what site.yaml wants is still there.
+        site.place.hosts[0].run(&["systemctl", "restart", "etcd"]).unwrap();
+        assert_eq!((get(&site, "after").as_str(), get(&site, "key-7").as_str()), ("there", ""), "{minor}");
+        site.changes_nothing();
+        let aside = site.place.hosts[0].run(&["sh", "-c", "ls -d /var/lib/etcd/data.before-*/member"]).unwrap();
+        assert_eq!(aside.lines().count(), 2, "{aside}");
+        let version = etcd(minor).unwrap().version;
+        assert!(site.etcdctl(&["endpoint", "status"]).contains(&version));
+    }
+}
+
+#[test]
+fn three_members_that_lost_everything_come_back_with_users_and_certificates() {
+    let site = site(3, "3.6");
+    (0..20).for_each(|number| put(&site, &format!("key-{number}"), "value"));
+    backup(&site, &[]).ends(0);
+    let serial =
+        || site.place.hosts[0].run(&["sha256sum", "/etc/etcd/pki/server.crt", "/etc/etcd/pki/server.key"]).unwrap();
+    let certificates = serial();
+    for host in &site.place.hosts {
+        host.run(&[
+            "sh",
+            "-c",
+            "systemctl stop etcd; rm -rf /var/lib/etcd/data/member; mkdir -p /var/lib/etcd/lost+found",
+        ])
+        .unwrap();
+    }
+    let plan = restore(&site, &["--check"]).ends(0);
+    assert!(plan.stdout.contains("would restore"), "{}", plan.stdout);
+    restore(&site, &[]).ends(0);
+    site.is_served_by_all();
+    let all = hashes(&site);
+    let first = all.values().next().unwrap();
+    assert!(all.len() == 3 && all.values().all(|hash| hash == first), "{all:?}");
+    assert_eq!(get(&site, "key-19"), "value");
+    assert!(site.etcdctl(&["auth", "status"]).contains("Authentication Status: true"));
+    assert_eq!(serial(), certificates);
+    assert!(names(&site, ".etcdrun/restore").is_empty(), "no copy of the data stays here");
+    site.changes_nothing();
+}
+
+/// The tool that etcd has for this makes the same of the same.
+#[test]
+fn etcdutl_reads_what_a_backup_holds() {
+    let site = site(1, "3.5");
+    put(&site, "a", "one");
+    backup(&site, &[]).ends(0);
+    let manifest = manifest(&site, "backups");
+    let file = site.place.folder.path("backups").join(manifest["file"].as_str().unwrap());
+    let plain = site.place.folder.path("plain.db");
+    fs::write(&plain, zstd::decode_all(fs::File::open(file).unwrap()).unwrap()).unwrap();
+    let status = std::process::Command::new(etcd_tools().unwrap().join("etcdutl"))
+        .args(["snapshot", "status", "--write-out", "json"])
+        .arg(&plain)
+        .output()
+        .unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["revision"], manifest["revision"]);
+    // A snapshot that another tool has saved will do as well.
+    put(&site, "a", "two");
+    run(&site, &["restore", "prod", "--from", "file:plain.db", "--yes", "--force"]).ends(0);
+    assert_eq!(get(&site, "a"), "one");
+}
+
+#[test]
+fn a_restore_goes_on_where_a_killed_operator_left_it() {
+    let site = site(3, "3.5");
+    put(&site, "a", "one");
+    backup(&site, &[]).ends(0);
+    put(&site, "a", "two");
+    let words = ["restore", "prod", "--from", "file:backups", "--yes", "--force", "-i", "inventory.yaml"];
+    for (attempt, milliseconds) in [900, 700, 700].into_iter().enumerate() {
+        let words: &[&str] = if attempt == 0 { &words } else { &["resume"] };
+        let mut running = site.place.folder.command(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        let _ = running.kill();
+        running.wait().unwrap();
+    }
+    let resumed = site.place.folder.run(&["resume"]);
+    // It may have been over before it was killed.
+    assert!(resumed.code == 0 || resumed.stderr.contains("succeeded"), "{}{}", resumed.stdout, resumed.stderr);
+    site.is_served_by_all();
+    assert_eq!(get(&site, "a"), "one");
+    let all = hashes(&site);
+    let first = all.values().next().unwrap();
+    assert!(all.values().all(|hash| hash == first), "{all:?}");
+}
+
+/// Writes so many values of a megabyte that nothing can make smaller.
+fn fill(site: &Site, megabytes: usize) {
+    let pem = |name: &str| site.place.folder.read(&format!(".etcdrun/pki/prod/{name}"));
+    let credential = Credential {
+        authority: pem("ca.crt"),
+        identity: Some((pem("clients/root.crt"), pem("clients/root.key").into())),
+        login: None,
+    };
+    let (name, ip) = site.members().remove(0);
+    let member = MemberClient::new(&name, &ip, 2379, &credential, Arc::new(Direct)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = member.client().await.unwrap();
+        for number in 0..megabytes {
+            let mut value = vec![0; 1 << 20];
+            rand::fill(&mut value[..]);
+            client.put(format!("large-{number}"), value, None).await.unwrap();
+        }
+    });
+}
+
+/// The most memory that a command had at any time, in MiB.
+fn peak(mut command: std::process::Command) -> u64 {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let now =
+            text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        peak = peak.max(now.unwrap_or(0));
+        if let Some(ended) = child.try_wait().unwrap() {
+            assert!(ended.success());
+            return peak / 1024;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn however_large_a_cluster_is_little_of_it_is_in_memory() {
+    const MEGABYTES: usize = 400;
+    let site = site(1, "3.5");
+    fill(&site, MEGABYTES);
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("good")).unwrap();
+    let s3 = S3::start(folder.path()).unwrap();
+    let command = |words: &[&str]| {
+        let endpoint = s3.endpoint();
+        let mut command =
+            site.place.folder.command(&[words, &["-i", "inventory.yaml", "--endpoint", &endpoint]].concat());
+        command.env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY);
+        command
+    };
+    let keys = Keys::named(&site.place.folder, "mine");
+    let to_file = peak(command(&["backup", "prod", "--to", "file:backups", "--recipient", &keys.public]));
+    let to_s3 = peak(command(&["backup", "prod", "--to", "s3:good"]));
+    let back = peak(command(&["restore", "prod", "--from", "s3:good", "--yes", "--force"]));
+    println!("peak memory: backup to a folder {to_file} MiB, to a bucket {to_s3} MiB, restore {back} MiB");
+    assert!(to_file.max(to_s3).max(back) < 200, "{to_file} {to_s3} {back}");
+    site.is_served_by_all();
+}
