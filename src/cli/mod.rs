@@ -31,11 +31,14 @@ mod run;
 mod runs;
 mod schema;
 mod secret;
+mod shell;
 mod status;
 mod terminal;
+mod tunnel;
 mod unlock;
 mod vars;
 mod verb;
+mod visit;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -78,6 +81,16 @@ enum Command {
     Backup(Box<backup::BackupCommand>),
     /// Make a cluster of a backup
     Restore(Box<restore::RestoreArgs>),
+    /// Call etcdctl for a cluster, through SSH and with the right certificate
+    Etcdctl(tunnel::EtcdctlArgs),
+    /// Open a local port that leads to a cluster
+    Tunnel(tunnel::TunnelArgs),
+    /// Log into a host
+    Ssh(shell::SshArgs),
+    /// Open the console of a member's guest
+    Console(shell::ConsoleArgs),
+    /// Show what a member's etcd says
+    Logs(shell::LogsArgs),
     /// Print the task graph of a playbook; connects to nothing
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
@@ -143,6 +156,11 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Drain(args) => drain::run(args, invocation),
         Command::Backup(args) => backup::run(args, invocation),
         Command::Restore(args) => restore::run(args, invocation),
+        Command::Etcdctl(args) => tunnel::etcdctl(args, invocation),
+        Command::Tunnel(args) => tunnel::tunnel(args, invocation),
+        Command::Ssh(args) => shell::ssh(args, invocation),
+        Command::Console(args) => shell::console(args, invocation),
+        Command::Logs(args) => shell::logs(args, invocation),
         Command::Graph(args) => graph::run(args, invocation),
         Command::Exec(args) => exec::run(args, invocation),
         Command::Resume(args) => resume::run(args, invocation),

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::SshError;
-use super::exec::Exec;
+use super::exec::{Exec, Size};
 use super::session::{Client, Life};
 
 /// How long a server that still answers keepalives may take to open a channel.
@@ -90,6 +90,19 @@ impl Connection {
                 return Ok(exec);
             }
         }
+    }
+
+    /// Starts a command, or the user's own shell, at a terminal.
+    pub async fn terminal(&self, command: Option<&str>, kind: &str, size: Size) -> Result<Exec, SshError> {
+        let permit = self.permit().await?;
+        let channel = self.open_session(&SESSION_RETRIES).await?.ok_or_else(|| SshError::ExecRefused {
+            to: self.inner.label.clone(),
+            reason: "it opens no session (see MaxSessions in its sshd_config)".to_owned(),
+        })?;
+        self.inner.open_sessions.fetch_add(1, Ordering::SeqCst);
+        let exec = Exec::new(channel, SessionLease { connection: self.clone(), _permit: permit });
+        exec.request_terminal(command, kind, size).await?;
+        Ok(exec)
     }
 
     /// Starts a command if a session is free right now.

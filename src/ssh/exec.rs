@@ -42,6 +42,13 @@ pub enum ExecEvent {
     Signal(String),
 }
 
+/// How large a terminal is, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub columns: u32,
+    pub rows: u32,
+}
+
 /// A signal to send to a running command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
@@ -150,6 +157,19 @@ impl Exec {
         sent.map_err(|_| self.writer.connection.dropped())
     }
 
+    /// A command, or the user's own shell, at a terminal of that kind and size.
+    pub(super) async fn request_terminal(&self, command: Option<&str>, kind: &str, size: Size) -> Result<(), SshError> {
+        let channel = &self.writer.channel;
+        let sent = async {
+            channel.request_pty(false, kind, size.columns, size.rows, 0, 0, &[]).await?;
+            match command {
+                Some(command) => channel.exec(true, command).await,
+                None => channel.request_shell(true).await,
+            }
+        };
+        sent.await.map_err(|_| self.writer.connection.dropped())
+    }
+
     /// Writes to the command's input. Output that comes meanwhile is kept for [`Exec::next`]; for
     /// large transfers [`Exec::split`] instead, and read while writing.
     pub async fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), SshError> {
@@ -245,6 +265,12 @@ impl ExecWriter {
             Signal::Kill => Sig::KILL,
         };
         let sent = self.channel.signal(signal).await;
+        sent.map_err(|_| self.connection.dropped())
+    }
+
+    /// The terminal has another size now.
+    pub async fn resize(&mut self, size: Size) -> Result<(), SshError> {
+        let sent = self.channel.window_change(size.columns, size.rows, 0, 0).await;
         sent.map_err(|_| self.connection.dropped())
     }
 

@@ -30,7 +30,7 @@ pub use connection::{Connection, TcpTunnel};
 pub use connector::Connector;
 pub use endpoint::Endpoint;
 pub use error::SshError;
-pub use exec::{Exec, ExecEvent, ExecReader, ExecWriter, ExitStatus, Output, Signal};
+pub use exec::{Exec, ExecEvent, ExecReader, ExecWriter, ExitStatus, Output, Signal, Size};
 pub use host_key::{HostKeyError, KnownLine};
 pub use options::{NoPrompt, Options, Prompt};
 pub use pins::{Pinned, Pins};

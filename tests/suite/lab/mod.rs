@@ -4,6 +4,7 @@ mod apart;
 mod backup;
 mod certs;
 mod etcd;
+mod everyday;
 mod faults;
 mod gates;
 mod guests;

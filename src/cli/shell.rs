@@ -1,0 +1,237 @@
+//! `etcdrun ssh HOST`, `console MEMBER` and `logs MEMBER`: a person at a host, by the way that the inventory knows.
+
+use std::{
+    io::{self, IsTerminal, Read, Write},
+    os::fd::AsFd,
+};
+
+use clap::Args;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+use super::{CliError, Exit, Invocation, args::ConnectionArgs, verb::KnownArgs, visit::Visitor};
+use crate::{
+    inventory::{Host, HostKind},
+    remote,
+    ssh::{Connection, Exec, ExecEvent, Size, SshError},
+};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  etcdrun ssh etcd-1\n  etcdrun ssh hv1 -- virsh list")]
+pub struct SshArgs {
+    /// The host: a member, a hypervisor or any other of the inventory
+    host: String,
+
+    /// A command instead of a shell
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+
+    #[command(flatten)]
+    known: KnownArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ConsoleArgs {
+    /// The member, or another guest by the name of its member
+    member: String,
+
+    #[command(flatten)]
+    known: KnownArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct LogsArgs {
+    /// The member
+    member: String,
+
+    /// Go on as more comes
+    #[arg(short, long)]
+    follow: bool,
+
+    /// How many lines
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    lines: u32,
+
+    /// Another unit than etcd's
+    #[arg(long, value_name = "UNIT", default_value = "etcd.service")]
+    unit: String,
+
+    #[command(flatten)]
+    known: KnownArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+fn quote(word: &str) -> String {
+    String::from_utf8_lossy(&remote::quote(word.as_bytes())).into_owned()
+}
+
+/// Root, or whoever may become it without being asked.
+const AS_ROOT: &str = r#"[ "$(id -u)" = 0 ] || sudo=sudo; exec $sudo "#;
+const AS_ROOT_SILENTLY: &str = r#"[ "$(id -u)" = 0 ] || sudo='sudo -n'; exec $sudo "#;
+
+pub fn ssh(args: &SshArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
+    let host = visitor.host(&args.host)?.clone();
+    let command =
+        (!args.command.is_empty()).then(|| args.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "));
+    at(visitor, &host, command.as_deref())
+}
+
+pub fn console(args: &ConsoleArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
+    let member = visitor.host(&args.member)?;
+    let hypervisor = visitor.inventory.hypervisor_of(member.id).ok_or_else(|| {
+        let help = format!("`etcdrun ssh {}` logs in", args.member);
+        CliError::usage_with_help(format!("`{}` has no hypervisor, and so no console", args.member), Some(help))
+    })?;
+    if !io::stdin().is_terminal() {
+        return Err(CliError::usage("a console needs a terminal"));
+    }
+    let hypervisor = hypervisor.clone();
+    eprintln!("the console of {} on {}; Ctrl-] leaves", args.member, hypervisor.name);
+    let command = format!("{AS_ROOT}virsh --connect qemu:///system console {}", quote(&args.member));
+    at(visitor, &hypervisor, Some(&command))
+}
+
+pub fn logs(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
+    let member = visitor.host(&args.member)?.clone();
+    if !matches!(member.kind, HostKind::Member { .. }) && args.unit == "etcd.service" {
+        let help = "--unit names another unit of it";
+        return Err(CliError::usage_with_help(format!("`{}` is not a member", args.member), Some(help.into())));
+    }
+    let follow = if args.follow { " --follow" } else { "" };
+    let unit = quote(&args.unit);
+    let command = format!("{AS_ROOT_SILENTLY}journalctl --no-pager --unit {unit} --lines {}{follow}", args.lines);
+    let code = visitor.runtime.block_on(async {
+        let connection = connect(&visitor, &member).await?;
+        relay(connection.exec(&command).await.map_err(failed)?, None).await
+    });
+    ended(visitor, code)
+}
+
+/// A shell or a command there: at a terminal, if there is one here.
+fn at(visitor: Visitor, host: &Host, command: Option<&str>) -> Result<Exit, CliError> {
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let code = visitor.runtime.block_on(async {
+        let connection = connect(&visitor, host).await?;
+        if !is_terminal {
+            let command = command.unwrap_or("exec ${SHELL:-/bin/sh}");
+            return relay(connection.exec(command).await.map_err(failed)?, Some(())).await;
+        }
+        let kind = std::env::var("TERM").unwrap_or_else(|_| "xterm".into());
+        let exec = connection.terminal(command, &kind, size()).await.map_err(failed)?;
+        let _raw = Raw::begin()?;
+        relay(exec, Some(())).await
+    });
+    ended(visitor, code)
+}
+
+async fn connect(visitor: &Visitor, host: &Host) -> Result<Connection, CliError> {
+    let session = visitor.visit.session(host.id);
+    let limit = std::time::Duration::from_secs(60);
+    match tokio::time::timeout(limit, session.link.connection()).await {
+        Ok(connection) => connection.map_err(|error| CliError::Unreachable(error.to_string())),
+        Err(_) => Err(CliError::Unreachable(format!("{}: no answer within {limit:?}", host.name))),
+    }
+}
+
+fn failed(error: SshError) -> CliError {
+    CliError::Unreachable(error.to_string())
+}
+
+fn size() -> Size {
+    let size = tcgetwinsize(io::stdout()).ok();
+    size.map_or(Size { columns: 80, rows: 24 }, |size| Size { columns: size.ws_col.into(), rows: size.ws_row.into() })
+}
+
+/// Its code is ours, as ssh has it.
+fn ended(visitor: Visitor, code: Result<u32, CliError>) -> Result<Exit, CliError> {
+    visitor.leave();
+    match code? {
+        0 => Ok(Exit::Success),
+        code => std::process::exit(i32::try_from(code).unwrap_or(1)),
+    }
+}
+
+/// Passes on what is typed and what is said, until the command ends.
+async fn relay(exec: Exec, input: Option<()>) -> Result<u32, CliError> {
+    let (mut writer, mut reader) = exec.split();
+    let mut typed = input.map(|()| keyboard());
+    let mut resized = signal(SignalKind::window_change())?;
+    loop {
+        let pressed = async {
+            match &mut typed {
+                Some(typed) => typed.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = reader.next() => match event.map_err(failed)? {
+                Some(ExecEvent::Stdout(bytes)) => say(&mut io::stdout().lock(), &bytes)?,
+                Some(ExecEvent::Stderr(bytes)) => say(&mut io::stderr().lock(), &bytes)?,
+                Some(ExecEvent::Exit(status)) => return Ok(status.code),
+                Some(ExecEvent::Signal(_)) | None => return Ok(255),
+            },
+            bytes = pressed => match bytes {
+                // The command may have ended; the reader knows.
+                Some(bytes) => drop(writer.write(bytes).await),
+                None => {
+                    typed = None;
+                    drop(writer.eof().await);
+                }
+            },
+            _ = resized.recv() => drop(writer.resize(size()).await),
+        }
+    }
+}
+
+fn say(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// What is typed, as it comes. The thread ends with the program: nothing else can wake it.
+fn keyboard() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count) = io::stdin().lock().read(&mut buffer) {
+            if count == 0 || sender.blocking_send(buffer[..count].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Every key goes to the other side while this lives.
+struct Raw(Termios);
+
+impl Raw {
+    fn begin() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin().as_fd())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin().as_fd(), OptionalActions::Now, &raw)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // There is nothing left to try if the terminal is gone.
+        let _ = tcsetattr(io::stdin().as_fd(), OptionalActions::Now, &self.0);
+    }
+}

@@ -1,0 +1,215 @@
+//! `etcdrun tunnel CLUSTER` and `etcdrun etcdctl CLUSTER -- ...`: local ports that lead to the members, through SSH.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use clap::Args;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    process::Command,
+};
+
+use super::{
+    CliError, Exit, Invocation, args::ConnectionArgs, certs::find_cluster, status::Plan, verb::KnownArgs,
+    visit::Visitor,
+};
+use crate::{etcd::Credential, pki::Store, remote::Session, state::write_private};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  etcdrun tunnel prod --port 2379\n  etcdrun etcdctl prod -- member list -w table")]
+pub struct TunnelArgs {
+    /// The cluster
+    cluster: String,
+
+    /// The local port [default: a free one]
+    #[arg(short, long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+
+    /// Look for certificates in this folder [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    known: KnownArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "It is your own etcdctl, from the PATH or from ETCDCTL_PROGRAM. Each member is an endpoint; root's certificate or password is\ngiven to it.\n\nExamples:\n  etcdrun etcdctl prod -- endpoint status -w table\n  etcdrun etcdctl prod -- get /app/ --prefix"
+)]
+pub struct EtcdctlArgs {
+    /// The cluster
+    cluster: String,
+
+    /// What etcdctl is to do
+    #[arg(last = true, value_name = "ARGUMENT", required = true)]
+    words: Vec<String>,
+
+    /// Look for certificates in this folder [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    known: KnownArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// A member that a connection may go to.
+struct Member {
+    ip: String,
+    session: Session,
+}
+
+pub fn tunnel(args: &TunnelArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let visitor = Visitor::new(&args.known, &args.connection, args.state_dir.as_deref(), invocation)?;
+    let plan = plan(&visitor, &args.cluster)?;
+    let store = visitor.state.path().join("pki").join(&args.cluster);
+    let served = visitor.runtime.block_on(async {
+        let members = members(&visitor, &plan).into();
+        let address = listen(members, plan.client_port, args.port).await?;
+        let store = store.display();
+        let how = format!(
+            "https://{address} leads to {}; Ctrl-C ends it\n  etcdctl --endpoints https://{address} --cacert {store}/ca.crt --cert {store}/clients/root.crt --key {store}/clients/root.key ...\n",
+            args.cluster
+        );
+        invocation.print(&how)?;
+        Ok(tokio::signal::ctrl_c().await?)
+    });
+    visitor.leave();
+    served.map(|()| Exit::Success)
+}
+
+pub fn etcdctl(args: &EtcdctlArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let visitor = Visitor::new(&args.known, &args.connection, args.state_dir.as_deref(), invocation)?;
+    let plan = plan(&visitor, &args.cluster)?;
+    let code = visitor.runtime.block_on(async {
+        let credential = plan.credential(visitor.sources.opener()).await;
+        let credential =
+            credential.map_err(|error| CliError::usage_with_help(error.message.clone(), error.help.clone()))?;
+        let mut endpoints = Vec::new();
+        for member in members(&visitor, &plan) {
+            let address = listen([member].into(), plan.client_port, 0).await?;
+            endpoints.push(format!("https://{address}"));
+        }
+        call(&credential, &endpoints, &args.words).await
+    });
+    visitor.leave();
+    match code? {
+        0 => Ok(Exit::Success),
+        code => std::process::exit(code),
+    }
+}
+
+fn plan(visitor: &Visitor, cluster: &str) -> Result<Plan, CliError> {
+    find_cluster(&visitor.inventory, cluster)?;
+    Plan::new(
+        &visitor.inventory,
+        cluster,
+        Store::new(visitor.state.path(), cluster),
+        std::time::Duration::from_secs(30),
+    )
+}
+
+fn members(visitor: &Visitor, plan: &Plan) -> Vec<Member> {
+    let member = |(id, ip): (_, &str)| Member { ip: ip.to_owned(), session: visitor.visit.session(id) };
+    plan.addresses().map(member).collect()
+}
+
+/// A local port. Each connection goes to the first member that takes it, from the one that took the last.
+async fn listen(members: Arc<[Member]>, port: u16, local: u16) -> Result<SocketAddr, CliError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.map_err(|error| {
+        let help = "--port takes another one".to_owned();
+        CliError::usage_with_help(format!("cannot listen at port {local}: {error}"), Some(help))
+    })?;
+    let address = listener.local_addr()?;
+    let good = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (members, good) = (members.clone(), good.clone());
+            tokio::spawn(async move { pass_on(stream, &members, port, &good).await });
+        }
+    });
+    Ok(address)
+}
+
+async fn pass_on(mut stream: TcpStream, members: &[Member], port: u16, good: &AtomicUsize) {
+    let first = good.load(Ordering::Relaxed);
+    for offset in 0..members.len() {
+        let number = (first + offset) % members.len();
+        let member = &members[number];
+        match member.session.open_tcp(&member.ip, port).await {
+            Ok(mut tunnel) => {
+                good.store(number, Ordering::Relaxed);
+                // However it ends, both sides have seen it themselves.
+                let _ = copy_bidirectional(&mut stream, &mut tunnel).await;
+                return;
+            }
+            Err(error) => tracing::warn!(member = member.ip, %error, "no tunnel"),
+        }
+    }
+}
+
+/// Files that only we can read, for as long as etcdctl runs.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(credential: &Credential) -> Result<Self, CliError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let folder = std::env::temp_dir().join(format!("etcdrun-{:016x}", rand::random::<u64>()));
+        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let files = Self(folder);
+        write_private(&files.0.join("ca.crt"), credential.authority.as_bytes())?;
+        if let Some((certificate, key)) = &credential.identity {
+            write_private(&files.0.join("root.crt"), certificate.as_bytes())?;
+            write_private(&files.0.join("root.key"), key.as_bytes())?;
+        }
+        Ok(files)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn call(credential: &Credential, endpoints: &[String], words: &[String]) -> Result<i32, CliError> {
+    let files = Files::new(credential)?;
+    let program = std::env::var_os("ETCDCTL_PROGRAM").unwrap_or_else(|| "etcdctl".into());
+    let mut command = Command::new(&program);
+    // It would take this for a setting of its own, and wonder.
+    command.env_remove("ETCDCTL_PROGRAM");
+    // By the environment, where other users do not see it, and where flags of the person's own win.
+    command
+        .env("ETCDCTL_API", "3")
+        .env("ETCDCTL_ENDPOINTS", endpoints.join(","))
+        .env("ETCDCTL_CACERT", files.path("ca.crt"));
+    if credential.identity.is_some() {
+        command.env("ETCDCTL_CERT", files.path("root.crt")).env("ETCDCTL_KEY", files.path("root.key"));
+    }
+    if let Some((user, password)) = &credential.login {
+        command.env("ETCDCTL_USER", format!("{user}:{}", password.as_str()));
+    }
+    let status = command.args(words).stdin(Stdio::inherit()).status().await.map_err(|error| {
+        let help = "put etcdctl into the PATH, or name it in ETCDCTL_PROGRAM";
+        CliError::usage_with_help(format!("cannot start {}: {error}", program.display()), Some(help.into()))
+    })?;
+    Ok(status.code().unwrap_or(1))
+}

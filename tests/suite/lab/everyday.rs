@@ -1,0 +1,64 @@
+//! The verbs of every day, on a cluster of real etcd.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+use etcdrun_lab::etcd_tools;
+
+use super::{
+    Said,
+    etcd::{PLAIN, Site},
+};
+
+fn etcdctl(site: &Site, words: &[&str]) -> Said {
+    let mut command = site.place.folder.command(&[&["etcdctl", "prod", "-i", "inventory.yaml", "--"], words].concat());
+    command.env("ETCDCTL_PROGRAM", etcd_tools().unwrap().join("etcdctl"));
+    Said::of(command.output().unwrap())
+}
+
+#[test]
+fn a_cluster_is_at_hand() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    let run = |words: &[&str]| site.place.folder.run(&[&words[..1], &["-i", "inventory.yaml"], &words[1..]].concat());
+
+    assert!(etcdctl(&site, &["put", "a", "one"]).ends(0).stdout.contains("OK"));
+    let health = etcdctl(&site, &["endpoint", "health"]);
+    assert_eq!((health.stdout.clone() + &health.stderr).matches("is healthy").count(), 3, "{}", health.stderr);
+    // Its own code comes back, and nothing of the credentials stays.
+    assert_ne!(etcdctl(&site, &["nonsense"]).code, 0);
+
+    let said = run(&["ssh", &site.names[0], "--", "sh", "-c", "cat; exit 7"]);
+    assert_eq!(said.code, 7, "{}", said.stderr);
+    let name = run(&["ssh", &site.names[1], "--", "hostname"]).ends(0);
+    assert_eq!(name.stdout.trim(), site.names[1]);
+    let near = run(&["ssh", "nobody"]).ends(5);
+    assert!(near.stderr.contains("there is no host `nobody`"), "{}", near.stderr);
+
+    let logs = run(&["logs", &site.names[0], "-n", "20"]).ends(0);
+    assert!(logs.stdout.contains("etcd") && logs.stdout.lines().count() <= 21, "{}", logs.stdout);
+    let none = run(&["console", &site.names[0]]).ends(5);
+    assert!(none.stderr.contains("has no hypervisor"), "{}", none.stderr);
+
+    let mut tunnel =
+        site.place.folder.command(&["tunnel", "prod", "-i", "inventory.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(tunnel.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    let endpoint = first.split(' ').next().unwrap().to_owned();
+    let pki = |name: &str| site.place.folder.path(".etcdrun/pki/prod").join(name);
+    let got = Command::new(etcd_tools().unwrap().join("etcdctl"))
+        .args(["--endpoints", &endpoint, "--cacert"])
+        .arg(pki("ca.crt"))
+        .arg("--cert")
+        .arg(pki("clients/root.crt"))
+        .arg("--key")
+        .arg(pki("clients/root.key"))
+        .args(["get", "a", "--print-value-only"])
+        .output();
+    tunnel.kill().unwrap();
+    tunnel.wait().unwrap();
+    let got = got.unwrap();
+    assert_eq!(String::from_utf8_lossy(&got.stdout).trim(), "one", "{}", String::from_utf8_lossy(&got.stderr));
+}
