@@ -45,10 +45,22 @@ seal() {
     changed
 }
 
+# Whoever was sent this before may still be at it, if the connection was lost on the way.
+wait_for_others() {
+    if [ "$CHECK" ] || ! have flock; then return 0; fi
+    exec 8> "/run/etcdrun-restore-$arg_token.lock"
+    flock 8 || fail "cannot lock /run/etcdrun-restore-$arg_token.lock"
+}
+
 switch() {
     if is_over; then return 0; fi
+    if [ "$CHECK" ]; then
+        changed
+        return 0
+    fi
+    wait_for_others
+    if is_over; then return 0; fi
     changed
-    if [ "$CHECK" ]; then return 0; fi
     [ -d "$new/member" ] || [ -e "$note" ] || fail "there is no $new/member"
     systemctl stop etcd.service || fail "cannot stop etcd"
     systemctl reset-failed etcd.service 2> /dev/null

@@ -218,8 +218,9 @@ fn another_authority_takes_over_and_clients_do_not_notice() {
     let outdated = Credential { authority: last.authority, ..bundle };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for (name, ip) in site.members() {
-        let error = runtime.block_on(knock(&name, &ip, &outdated)).unwrap_err();
-        assert!(is_refusal(&error), "{error}");
+        // Who writes before the alert has come sees only that the connection is gone.
+        let refused = (0..20).any(|_| is_refusal(&runtime.block_on(knock(&name, &ip, &outdated)).unwrap_err()));
+        assert!(refused, "{name}");
     }
     site.is_served_by_all();
     site.changes_nothing();
