@@ -72,6 +72,10 @@ fn nobody_is_touched_while_something_is_wrong() {
     let entry = format!("  {}: {{ file: {}, sha256: {} }}\n", to.version, broken.display(), sha256(&to.path));
     wants(&site, &from, &to.version, &entry);
 
+    let play = "- hosts: clusters\n  become: true\n  rollout: { strategy: etcd, upgrade: true, timeout: 5s }\n  roles: [etcd]\n";
+    site.place.folder.write("soon.yaml", play);
+    let upgrade = |site: &Site| site.place.folder.run(&["playbook", "soon.yaml", "-i", "inventory.yaml"]);
+
     // A file that is not what its checksum says.
     let bytes = std::fs::read(&to.path).unwrap();
     std::fs::write(&broken, &bytes[..bytes.len() - 1]).unwrap();
@@ -102,6 +106,7 @@ fn nobody_is_touched_while_something_is_wrong() {
     sick.run(&["systemctl", "unmask", "--runtime", "etcd"]).unwrap();
     sick.run(&["systemctl", "start", "etcd"]).unwrap();
 
+    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
     let said = upgrade(&site);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to.version);
