@@ -378,6 +378,8 @@ async fn a_step_that_takes_too_long_takes_nothing_along_that_an_earlier_one_left
     let first = session.run_one(left, false).await.unwrap();
     let left = first.data["left"].as_str().unwrap().to_owned();
     assert_eq!(first.data["shell"], *shell_of(&session).await, "both are in one session");
+    // What starts within one tick of the clock, 10 ms, cannot be told apart.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     let error = session.run_one(command("sleep 61"), false).await.unwrap_err();
     assert!(matches!(error, RemoteError::TimedOut(_)), "{error:?}");
     assert!(is_alive(&left));
