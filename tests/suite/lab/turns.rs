@@ -55,6 +55,10 @@ fn a_command_that_restarts_a_member_is_the_last_one() {
     let again = starts(&site);
     assert!(differing(&after, &again) <= 1, "{after:?} {again:?}");
 
+    // Who is still starting would not be missed.
+    for host in &site.place.hosts {
+        host.run(&["systemctl", "start", "etcd"]).unwrap();
+    }
     exec(&site, &["--shell", "systemctl stop etcd"]).ends(3);
     assert_eq!(starts(&site).iter().filter(|state| !state.contains("=active")).count(), 1);
     // A member that is down may be looked at, and mended.
