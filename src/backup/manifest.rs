@@ -88,6 +88,8 @@ pub(crate) async fn backups(store: &Store, cluster: &str) -> Result<Vec<Manifest
         store.list().await?.into_iter().map(|(name, _)| name).filter(|name| is_one(name)).collect();
     let reading = stream::iter(names).map(|name| async move { read_manifest(store, &name).await });
     let mut found: Vec<Manifest> = reading.buffer_unordered(AT_ONCE).try_collect().await?;
+    // `shop-r2-r57-…` begins like a backup of `shop`, and is one of `shop-r2`.
+    found.retain(|manifest| manifest.cluster == cluster);
     found.sort_by_key(|manifest| std::cmp::Reverse((manifest.taken, manifest.revision)));
     Ok(found)
 }

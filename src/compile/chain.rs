@@ -24,7 +24,7 @@ use crate::{
         TaskInfo,
     },
     inventory::{HostId, HostKind, Inventory},
-    playbook::{Block, Item, On, OncePer, Play, Playbook, Task},
+    playbook::{Block, Item, On, OncePer, Play, Playbook, Strategy, Task},
     source::{Diagnostic, Diagnostics, Vars, did_you_mean},
 };
 
@@ -170,7 +170,8 @@ impl Builder {
             hosts,
             batches,
             serial: play.serial.clone(),
-            rolls: play.rollout.is_some(),
+            // Turns without gates keep no quorum.
+            rolls: play.rollout.as_ref().is_some_and(|rollout| rollout.settings.strategy == Strategy::Etcd),
             any_errors_fatal: play.any_errors_fatal,
             max_fail_percentage: play.max_fail_percentage,
             vars: play.vars.clone(),

@@ -68,8 +68,7 @@ pub(super) fn check(inventory: &Inventory, play: &Play, hosts: &[HostId], diagno
         if let Some(first) = strangers.first() {
             let name = &inventory.host_by_id(**first).name;
             let message = format!("`strategy: etcd` rolls members of clusters, and {name} is none");
-            let help =
-                "name clusters or members under `hosts`, or hypervisors and nothing else, or write `strategy: serial`";
+            let help = "name clusters or members under `hosts`, or hypervisors and nothing else; for other hosts write `strategy: serial`";
             diagnostics.push(Diagnostic::error(rollout.span, message).help(help));
         }
     }

@@ -246,7 +246,9 @@ impl Take {
     async fn finish(&self, store: &Store, manifest: &Manifest) -> Result<Outcome, ActionError> {
         let all = backups(store, &self.module.cluster).await.map_err(failed)?;
         let mut removed = Vec::new();
-        for old in superfluous(&all, self.keep, Timestamp::now()) {
+        // Whatever clocks say, the one that was just taken stays.
+        let old = superfluous(&all, self.keep, Timestamp::now());
+        for old in old.into_iter().filter(|old| old.name() != manifest.name()) {
             // In this order nobody finds a manifest without its file.
             store.remove(&old.name()).await.map_err(failed)?;
             store.remove(&old.file).await.map_err(failed)?;

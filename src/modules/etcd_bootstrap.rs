@@ -229,6 +229,14 @@ fn decide(cluster: &str, record: Option<&ClusterRecord>, found: &[(String, Found
             "whether {name} has data cannot be seen ({why}), and without that nobody can tell whether the cluster `{cluster}` is new"
         )),
         (_, _) if no_log.is_empty() => Decision::Exists,
+        // Only a restore knows the id before the cluster is there. What it has not reached must not begin with nothing.
+        _ if record.is_some_and(|record| record.phase == Phase::Forming && record.cluster_id.is_some()) => {
+            Decision::Refuse(format!(
+                "the cluster `{cluster}` is being restored, and {} {} not got its data yet: go on with that run (`etcdrun resume`), or restore again",
+                no_log.join(", "),
+                has(no_log.len()),
+            ))
+        }
         _ if is_forming => Decision::GoOn(no_log),
         _ if all_empty => Decision::Begin,
         _ if data.is_empty() => Decision::Refuse(format!(
@@ -305,13 +313,17 @@ mod tests {
 
     #[test]
     fn one_that_was_being_formed_goes_on() {
-        let forming = record(Phase::Forming);
+        let forming = ClusterRecord { cluster_id: None, ..record(Phase::Forming) };
         let all = ["a", "b", "c"].map(str::to_owned).to_vec();
         assert_eq!(decided(Some(&forming), "eee"), Decision::GoOn(all));
         assert_eq!(decided(Some(&forming), "der"), Decision::GoOn(vec!["b".into(), "c".into()]));
         assert_eq!(decided(Some(&forming), "dee"), Decision::GoOn(vec!["b".into(), "c".into()]));
         assert_eq!(decided(Some(&forming), "ddd"), Decision::Exists);
         assert!(matches!(decided(Some(&forming), "deu"), Decision::Refuse(_)));
+        let restored = ClusterRecord { cluster_id: Some("1".into()), ..forming.clone() };
+        for refused in ["eee", "dde"] {
+            assert!(matches!(decided(Some(&restored), refused), Decision::Refuse(_)), "{refused}");
+        }
         let others = ClusterRecord { members: vec!["a".into(), "b".into()], ..forming };
         assert!(matches!(decided(Some(&others), "dee"), Decision::Refuse(_)));
     }
