@@ -45,14 +45,6 @@ pub(super) fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Asks something that may be seen. `None` means that the person declined.
-pub(super) fn ask(question: &str) -> io::Result<Option<String>> {
-    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
-    terminal.write_all(question.as_bytes())?;
-    let answer = read_line(&mut terminal)?;
-    Ok(answer.map(|line| line.trim().to_owned()))
-}
-
 /// Echo is off while this lives. Signals from the keyboard are off too: a Ctrl-C that killed us
 /// here would leave the terminal mute.
 struct Silence {

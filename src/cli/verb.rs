@@ -1,10 +1,7 @@
 //! Verbs are playbooks that come with the program, played for one cluster: so journal, locks, plans and `resume` apply to them
 //! as to any other run.
 
-use std::{
-    io::{self, IsTerminal},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
@@ -15,7 +12,7 @@ use super::{
     input::{Input, Opening, compile_all},
     record::state_folder,
     run::{self, Style},
-    terminal::ask,
+    terminal,
 };
 use crate::{inventory::Inventory, source::Sources, state::StateFolder};
 
@@ -100,12 +97,8 @@ pub(super) fn confirm(question: &str, yes: bool, check: bool, invocation: &Invoc
     if yes || check || invocation.resumed.is_some() {
         return Ok(());
     }
-    if !io::stdin().is_terminal() {
-        let help = "--yes says so; --check only shows what would be done";
-        return Err(CliError::usage_with_help("nobody is there to confirm this", Some(help.into())));
-    }
-    match ask(&format!("{question} [y/N] "))?.as_deref() {
-        Some("y" | "Y" | "yes") => Ok(()),
-        _ => Err(CliError::Interrupted),
+    match terminal::confirm(&format!("{question} [y/N] "), "--yes says so; --check only shows what would be done")? {
+        true => Ok(()),
+        false => Err(CliError::Interrupted),
     }
 }
