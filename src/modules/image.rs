@@ -110,6 +110,7 @@ impl Bring {
             .value("pool", &self.pool)
             .value("name", &self.name)
             .value("sha256", sha256)
+            .value("got", "")
             .hidden("url", "")
             .hidden("curl", "")
     }
@@ -137,8 +138,8 @@ impl Bring {
                 report(done, size);
             }
         };
-        context.session.append(&file, part, have, &progress).await?;
-        context.run(self.step("place", sha256)).await
+        let got = context.session.append(&file, part, have, &progress).await?;
+        context.run(self.step("place", sha256).value("got", got.unwrap_or_default())).await
     }
 
     async fn download(
@@ -153,6 +154,7 @@ impl Bring {
             .value("pool", &self.pool)
             .value("name", &self.name)
             .value("sha256", sha256)
+            .value("got", "")
             .hidden("url", url)
             .hidden("curl", download::curl_config(url, LIMIT.as_secs(), &IndexMap::new()));
         let tried = context.run(payload).await?;

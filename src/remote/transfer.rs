@@ -101,14 +101,14 @@ impl Session {
     }
 
     /// Appends what comes behind the first `offset` bytes of a local file to a file of the target that has just those.
-    /// `progress` hears how many bytes have left.
+    /// `progress` hears how many bytes have left. From the first byte on, the target tells the checksum, if it can.
     pub async fn append(
         &self,
         local: &Path,
         remote: &str,
         offset: u64,
         progress: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<(), RemoteError> {
+    ) -> Result<Option<String>, RemoteError> {
         let failed = |what: String| not_uploaded(local, &what);
         let mut file = tokio::fs::File::open(local).await.map_err(|error| failed(error.to_string()))?;
         file.seek(std::io::SeekFrom::Start(offset)).await.map_err(|error| failed(error.to_string()))?;
@@ -123,14 +123,14 @@ impl Session {
         remote: &str,
         offset: u64,
         progress: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<(), RemoteError> {
+    ) -> Result<Option<String>, RemoteError> {
         let payload = Payload::new(APPEND).value("path", remote).value("offset", offset.to_string());
         let segment = Segment { steps: vec![self.step(payload, false)] };
         let data = Data { source, progress };
         let outcome = only(self.exchange(&segment, &Deaf, Some(data), Files::None, None).await?)?;
         match outcome.failed {
             true => Err(not_uploaded(name, &describe(&outcome))),
-            false => Ok(()),
+            false => Ok(outcome.data.get("sha256").and_then(Value::as_str).map(str::to_owned)),
         }
     }
 
