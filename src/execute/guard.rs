@@ -18,9 +18,10 @@ use super::{
 };
 use crate::{
     etcd::ClusterRecord,
-    inventory::{Host, HostKind},
-    model::{Disruption, Effects, Outcome, Resource},
-    remote::MemberWatch,
+    inventory::{Host, HostId, HostKind},
+    model::{Disruption, Effects, Outcome, Resource, Value},
+    remote::{MemberWatch, Session},
+    template::Scope,
 };
 
 /// The unit of every member that etcdrun has set up.
@@ -37,6 +38,8 @@ pub(super) struct Quorums {
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// What has happened to a member, and nobody wanted it to.
     lost: OnceLock<String>,
+    /// By host, the members that go down with it: itself, or its guests. Every node asks.
+    on: OnceLock<HashMap<HostId, Vec<HostId>>>,
 }
 
 /// Members that a step might take down, and must not.
@@ -66,7 +69,7 @@ impl Context {
         }
     }
 
-    /// A record that cannot be read says at least that there is a cluster. One that was never formed has nothing to lose.
+    /// A record that cannot be read says at least that there is a cluster. Without one, somebody else may have formed it.
     fn is_formed(&self, cluster: &str) -> bool {
         if lock(&self.quorums.formed).contains(cluster) {
             return true;
@@ -80,18 +83,41 @@ impl Context {
 }
 
 impl NodeRun {
-    /// Refuses what would take a member down outside of its turn.
-    pub(super) fn keep_members_up(&self, effects: &Effects, target: &Host) -> Result<(), Trouble> {
+    /// Refuses what would take a member down outside of its turn. A cluster that was formed from elsewhere is known by what
+    /// runs on the target.
+    pub(super) async fn keep_members_up(&self, effects: &Effects, scope: &Scope) -> Result<(), Trouble> {
+        let Target::Host(target) = self.target(scope)? else { return Ok(()) };
         if !takes_down(effects) {
             return Ok(());
         }
-        let Some((member, cluster)) = self.members_at_stake(target).into_iter().next() else { return Ok(()) };
+        let target = self.context.inventory.host_by_id(target);
+        let members = self.members_at_stake(target);
+        if members.is_empty() {
+            return Ok(());
+        }
+        let at_stake = match members.iter().find(|(_, cluster)| self.context.is_formed(cluster)) {
+            Some(formed) => Some(formed),
+            None => {
+                let running = self.running(&self.session(scope)?, &watch_for(&members, target)).await?;
+                let name =
+                    |member: &Host| if member.id == target.id { UNIT.to_owned() } else { member.name.to_string() };
+                members.iter().find(|(member, _)| running.contains(&name(member)))
+            }
+        };
+        let Some((member, cluster)) = at_stake else { return Ok(()) };
         let msg = format!(
             "this would take {} down, a member of {cluster}, without asking whether the cluster can spare it",
             member.name
         );
         let outcome = Outcome { refused: true, ..Outcome::failed(msg) };
         Err(Trouble::Failed(Box::new(outcome), Some(IN_TURNS.to_owned())))
+    }
+
+    /// Which of the members that live on a target run there.
+    async fn running(&self, session: &Session, watch: &MemberWatch) -> Result<Vec<String>, Trouble> {
+        let outcome = session.run_one(watch.look(), false).await?;
+        let running = outcome.data.get("running").and_then(Value::as_str).unwrap_or_default();
+        Ok(running.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
     }
 
     /// The members to keep an eye on while this runs; nothing if it cannot harm one, or says that it changes nothing.
@@ -106,12 +132,10 @@ impl NodeRun {
         if members.is_empty() {
             return None;
         }
-        let guests = members.iter().filter(|(member, _)| member.id != target.id);
-        let watch = MemberWatch {
-            unit: members.iter().any(|(member, _)| member.id == target.id).then_some(UNIT),
-            guests: guests.map(|(member, _)| member.name.to_string()).collect(),
-        };
-        let clusters = members.into_iter().map(|(_, cluster)| cluster).collect();
+        let watch = watch_for(&members, target);
+        // What was not formed from here is watched as well, but machines need not wait for each other to be set up.
+        let clusters = members.into_iter().map(|(_, cluster)| cluster);
+        let clusters = clusters.filter(|cluster| self.context.is_formed(cluster)).collect();
         Some(Watched { clusters, watch: Arc::new(watch) })
     }
 
@@ -142,15 +166,14 @@ impl NodeRun {
         }
     }
 
-    /// Members of formed clusters that go down with a target, and whose turn it is not.
+    /// Members of clusters that go down with a target, and whose turn it is not.
     fn members_at_stake(&self, target: &Host) -> Vec<(&Host, String)> {
         let inventory = &self.context.inventory;
         let rolls = self.context.graph.play(self.play).rolls;
         let is_above = |member: &Host| inventory.hypervisor_of(member.id).is_some_and(|other| other.id == self.host);
         let has_turn = |member: &Host| rolls && (member.id == self.host || is_above(member));
         let members = self.members_on(target).into_iter().filter(|member| !has_turn(member));
-        let with_cluster = members.filter_map(|member| Some((member, cluster_of(member)?.to_owned())));
-        with_cluster.filter(|(_, cluster)| self.context.is_formed(cluster)).collect()
+        members.filter_map(|member| Some((member, cluster_of(member)?.to_owned()))).collect()
     }
 
     /// The members that go down with a target: itself, the guest that the task is about, or all guests.
@@ -161,10 +184,25 @@ impl NodeRun {
         if is_about_guest && cluster_of(own).is_some() {
             return vec![own];
         }
-        let goes_too = |host: &&Host| {
-            host.id == target.id || inventory.hypervisor_of(host.id).is_some_and(|other| other.id == target.id)
-        };
-        inventory.hosts().filter(|host| cluster_of(host).is_some()).filter(goes_too).collect()
+        let on = self.context.quorums.on.get_or_init(|| {
+            let mut on: HashMap<HostId, Vec<HostId>> = HashMap::new();
+            for member in inventory.hosts().filter(|host| cluster_of(host).is_some()) {
+                let hypervisor = inventory.hypervisor_of(member.id).map(|host| host.id);
+                for host in hypervisor.into_iter().chain([member.id]) {
+                    on.entry(host).or_default().push(member.id);
+                }
+            }
+            on
+        });
+        on.get(&target.id).into_iter().flatten().map(|id| inventory.host_by_id(*id)).collect()
+    }
+}
+
+fn watch_for(members: &[(&Host, String)], target: &Host) -> MemberWatch {
+    let guests = members.iter().filter(|(member, _)| member.id != target.id);
+    MemberWatch {
+        unit: members.iter().any(|(member, _)| member.id == target.id).then_some(UNIT),
+        guests: guests.map(|(member, _)| member.name.to_string()).collect(),
     }
 }
 

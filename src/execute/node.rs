@@ -15,7 +15,6 @@ use super::{
     hosts::lock,
     once::{Halt, Marks, Sending},
     pending::Pending,
-    surroundings::Target,
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
@@ -335,9 +334,7 @@ impl NodeRun {
         let _vigil =
             self.context.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
-            if let Target::Host(target) = self.target(scope)? {
-                self.keep_members_up(&effects, self.context.inventory.host_by_id(target))?;
-            }
+            self.keep_members_up(&effects, scope).await?;
             self.hold_target(scope).await?;
             self.intend().await?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{payload::quote_onto, script::compact};
+use super::{Payload, payload::quote_onto, script::compact};
 
 pub(super) static WATCH: LazyLock<String> = LazyLock::new(|| compact(include_str!("watch.sh")));
 
@@ -28,6 +28,13 @@ impl MemberWatch {
             quote_onto(script, guest.as_bytes());
         }
         script.push(b'\n');
+    }
+
+    /// What tells as the result `running` which of them run, a line each.
+    pub fn look(&self) -> Payload {
+        let body = concat!(include_str!("watch.sh"), "\n_watch \"$@\"\nresult running \"$_seen\"\n");
+        let unit = self.unit.unwrap_or_default();
+        self.guests.iter().fold(Payload::new(body).arg(unit), |payload, guest| payload.arg(guest))
     }
 
     pub(super) fn size(&self) -> usize {

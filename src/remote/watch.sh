@@ -14,16 +14,32 @@ _running() {
 			;;
 		esac
 	fi
-	[ -z "$_guests" ] || virsh -q -r -c "${LIBVIRT_DEFAULT_URI:-qemu:///system}" list 2>/dev/null | while read -r _id _name _shown; do
-		case "$_guests" in *" $_name "*) printf '%s %s\n' "$_name" "$_id" ;; esac
+	case "$_guests" in '') return ;; esac
+	if [ "$_by_pid" ]; then
+		for _name in $_guests; do
+			_id=$(cat "/run/libvirt/qemu/$_name.pid" 2>/dev/null) && kill -0 "$_id" 2>/dev/null && printf '%s %s\n' "$_name" "$_id"
+		done
+		return
+	fi
+	# A guest that is paused serves nobody.
+	_domains | while read -r _id _name _shown; do
+		case "$_guests:$_shown" in
+		*" $_name "*:paused* | *" $_name "*:pmsuspended* | *" $_name "*:crashed*) ;;
+		*" $_name "*) printf '%s %s\n' "$_name" "$_id" ;;
+		esac
 	done
 }
+
+_domains() { virsh -q -r -c "${LIBVIRT_DEFAULT_URI:-qemu:///system}" list 2>/dev/null; }
 
 # _watch UNIT GUEST...
 _watch() {
 	_unit=$1
 	shift
 	_guests=${1:+" $* "}
+	# Without libvirt its notes tell who runs. How it was asked first, it is asked again.
+	_by_pid=''
+	if [ -n "$_guests" ] && ! _domains >/dev/null; then _by_pid=1; fi
 	_seen=$(_running)
 }
 

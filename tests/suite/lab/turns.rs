@@ -89,6 +89,33 @@ fn a_module_that_may_disrupt_is_watched_too() {
     assert!(late.stdout.contains("`poll: 0`"), "{}", late.stdout);
 }
 
+#[test]
+fn a_cluster_that_was_formed_from_elsewhere_keeps_its_members_as_well() {
+    let site = site();
+    // As on the machine of a colleague who has the inventory, and nothing else.
+    let place = &site.place;
+    std::fs::remove_dir_all(place.folder.path(".etcdrun/clusters")).unwrap();
+    let before = starts(&site);
+    let said = play(&site, "service: { name: etcd, state: restarted }", "", "").ends(3);
+    assert!(said.stdout.contains("without asking whether the cluster can spare it"), "{}", said.stdout);
+    assert_eq!(differing(&before, &starts(&site)), 0, "{}", said.stdout);
+    let said = exec(&site, &["--shell", "systemctl stop etcd", "--limit", &site.names[0]]).ends(3);
+    assert!(said.stdout.contains("etcd.service was stopped or restarted by this"), "{}", said.stdout);
+    // What does not run cannot be lost.
+    let said = place.folder.run(&[
+        "exec",
+        &site.names[0],
+        "-i",
+        "inventory.yaml",
+        "-b",
+        "-m",
+        "service",
+        "-a",
+        "name=etcd state=stopped",
+    ]);
+    said.ends(0);
+}
+
 /// Two hypervisors with a guest each, whose cluster counts as formed. The guests have nothing to boot.
 fn hypervisors() -> Place {
     let place = Place::new(Kind::Hypervisor, 2);
@@ -120,6 +147,20 @@ fn a_command_that_takes_a_guest_from_a_hypervisor_is_the_last_one() {
     let said = exec(&["--shell", "for name in $(virsh list --name); do virsh destroy $name; done"]).ends(3);
     assert!(said.stdout.contains("was stopped or restarted by this"), "{}", said.stdout);
     assert_eq!(running(), 1, "{}", said.stdout);
+    // One that is paused serves nobody, although it is there.
+    let last = "for name in $(virsh list --name); do virsh suspend $name; done";
+    let said = exec(&["--shell", last]).ends(3);
+    assert!(said.stdout.contains("was stopped or restarted by this"), "{}", said.stdout);
+    // Without libvirt, its notes tell who runs.
+    for host in &place.hosts {
+        let stop = "systemctl stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd.service";
+        host.run(&["sh", "-c", stop]).unwrap();
+    }
+    let said = exec(&["--shell", "kill -9 $(cat /run/libvirt/qemu/*.pid); sleep 0.2"]).ends(3);
+    assert!(said.stdout.contains("was stopped or restarted by this"), "{}", said.stdout);
+    for host in &place.hosts {
+        host.run(&["systemctl", "start", "libvirtd.socket", "libvirtd-ro.socket", "libvirtd.service"]).unwrap();
+    }
     // A reboot is known to take guests down, and is not even tried.
     let said = exec(&["-m", "reboot"]).ends(3);
     assert!(said.stdout.contains("would take etcd-"), "{}", said.stdout);
@@ -177,8 +218,36 @@ fn hypervisors_take_the_turns_of_all_members_on_them() {
 
 /// Which boot this is on each host.
 fn boots(site: &Site) -> Vec<String> {
-    let ask = ["cat", "/proc/sys/kernel/random/boot_id"];
-    site.place.hosts.iter().map(|host| host.run(&ask).unwrap()).collect()
+    site.place.hosts.iter().map(|host| boot(host)).collect()
+}
+
+fn boot(host: &etcdrun_lab::Host) -> String {
+    host.run(&["cat", "/proc/sys/kernel/random/boot_id"]).unwrap()
+}
+
+#[test]
+fn a_hypervisor_that_is_drained_takes_no_members_and_one_without_any_just_boots() {
+    let (site, hypervisors) = spread();
+    let spare = Place::new(Kind::Fast, 1);
+    let folder = &site.place.folder;
+    folder.write("known_hosts", &(folder.read("known_hosts") + &spare.folder.read("known_hosts")));
+    let empty = spare.hosts[0].name();
+    let text = folder.read("inventory.yaml") + &format!("  {empty}: {{ address: {} }}\n", spare.hosts[0].address());
+    folder.write("inventory.yaml", &text);
+    let run = |words: &[&str]| folder.run(&[words, &["-i", "inventory.yaml"]].concat());
+    let said = run(&["drain", empty, "--yes"]).ends(0);
+    assert!(said.stdout.contains("no member lives on") && said.stdout.contains("undrain"), "{}", said.stdout);
+    let said = run(&["member", "move", &site.names[0], "--to", empty, "--ip", "192.0.2.1", "--yes"]).ends(5);
+    assert!(said.stderr.contains("is drained"), "{}", said.stderr);
+    // Those that are left are no way out for a machine of its own.
+    let said = run(&["drain", hypervisors.hosts[0].name(), "--yes"]);
+    assert_ne!(said.code, 0, "{}", said.stdout);
+    assert!(run(&["undrain", empty, "--yes"]).ends(0).stdout.contains("takes members again"));
+    assert!(run(&["undrain", empty, "--yes"]).ends(0).stdout.contains("is not drained"));
+    let before = boot(&spare.hosts[0]);
+    run(&["drain", empty, "--reboot", "--yes"]).ends(0);
+    assert_ne!(boot(&spare.hosts[0]), before);
+    assert!(run(&["drain", "hv9", "--reboot", "--yes"]).ends(5).stderr.contains("no hypervisor `hv9`"));
 }
 
 #[test]
