@@ -1,6 +1,6 @@
 //! What is wrong with who belongs to a cluster, and the command that mends it.
 
-use crate::etcd::observe::{Listed, Observation};
+use crate::etcd::observe::{Listed, Observation, View};
 
 /// A member of the inventory, as far as it was seen.
 pub(super) struct Known<'a> {
@@ -56,6 +56,9 @@ fn listed_problem(listed: &Listed, observation: &Observation, known: &[Known<'_>
         )),
         (Some(member), name) if member.guest == Some("absent") => {
             Some(format!("{name} is a member without a guest; `etcdrun member replace {name}` builds it anew"))
+        }
+        (Some(_), name) if observation.view(name).is_some_and(View::is_corrupt) => {
+            Some(format!("etcd has found the data of {name} damaged; `etcdrun member replace {name}` builds it anew"))
         }
         (Some(_), name) => is_dead(name, observation).then(|| {
             format!("{name} does not serve; `etcdrun member restart {name}`, or if its data is lost, `etcdrun member replace {name}`")

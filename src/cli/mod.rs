@@ -77,6 +77,8 @@ enum Command {
     Member(member::MemberCommand),
     /// Move every member off a hypervisor
     Drain(drain::DrainArgs),
+    /// Let a hypervisor have members again, and bring back those that lived there
+    Undrain(drain::UndrainArgs),
     /// Take a backup of a cluster; list, verify and re-encrypt backups
     Backup(Box<backup::BackupCommand>),
     /// Make a cluster of a backup
@@ -154,6 +156,7 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Status(args) => status::run(args, invocation),
         Command::Member(args) => member::run(args, invocation),
         Command::Drain(args) => drain::run(args, invocation),
+        Command::Undrain(args) => drain::undrain(args, invocation),
         Command::Backup(args) => backup::run(args, invocation),
         Command::Restore(args) => restore::run(args, invocation),
         Command::Etcdctl(args) => tunnel::etcdctl(args, invocation),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, KeyArgs, RunArgs, SelectionArgs, VarsArgs},
-    input::{Input, Opening, compile_all},
+    input::{Compiled, Input, Opening, compile_all},
     record::state_folder,
     run::{self, Style},
     terminal,
@@ -74,6 +74,29 @@ pub(super) fn known(
     Ok(Known { inventory, sources: input.sources, state })
 }
 
+/// A playbook that comes with the program, and what it is played with.
+pub(super) struct Play<'a> {
+    pub playbook: &'a str,
+    pub hosts: InventoryArgs,
+    pub extra_vars: Vec<String>,
+    pub run: &'a RunArgs,
+    pub connection: &'a ConnectionArgs,
+}
+
+impl Play<'_> {
+    pub fn compile(&self, invocation: &Invocation) -> Result<Compiled, CliError> {
+        let vars = VarsArgs { extra_vars: self.extra_vars.clone() };
+        let selection = SelectionArgs { vars, ..SelectionArgs::default() };
+        let load = run::load_options(invocation);
+        compile_all(&[self.playbook.to_owned()], &self.hosts, &selection, &load, Opening::All, invocation)
+    }
+
+    pub fn run(&self, compiled: Compiled, invocation: &Invocation) -> Result<run::Ended, CliError> {
+        let style = if self.run.check { Style::Plan } else { Style::Playbook };
+        run::execute(compiled, self.connection, self.run, style, invocation)
+    }
+}
+
 /// Plays a playbook for some of the hosts, with variables.
 pub(super) fn play(
     playbook: &str,
@@ -85,11 +108,9 @@ pub(super) fn play(
     let mut extra_vars = args.vars.extra_vars.clone();
     // What was said by a flag wins.
     extra_vars.push(vars.to_string());
-    let selection = SelectionArgs { vars: VarsArgs { extra_vars }, ..SelectionArgs::default() };
-    let load = run::load_options(invocation);
     let hosts = args.known.only(Some(limit));
-    let compiled = compile_all(&[playbook.to_owned()], &hosts, &selection, &load, Opening::All, invocation)?;
-    Ok(run::execute(compiled, &args.connection, &args.run, Style::Playbook, invocation)?.exit(false))
+    let play = Play { playbook, hosts, extra_vars, run: &args.run, connection: &args.connection };
+    Ok(play.run(play.compile(invocation)?, invocation)?.exit(false))
 }
 
 /// Asks before something that cannot be taken back. What goes on was asked before; a plan does nothing.

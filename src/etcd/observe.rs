@@ -263,6 +263,7 @@ impl Seen {
             Err(error) => return Some(error.clone()),
         };
         match (&view.read, view.leader, view.complaints.first()) {
+            _ if view.is_corrupt() => Some(format!("etcd has found the data of {} damaged (CORRUPT)", self.name)),
             (Err(error), ..) => Some(error.clone()),
             (_, None, _) => Some(format!("{} has no leader", self.name)),
             (.., Some(complaint)) => Some(format!("{} complains: {complaint}", self.name)),
@@ -276,6 +277,11 @@ impl Seen {
 }
 
 impl View {
+    /// Whether etcd has raised CORRUPT for it. All members tell of all alarms; the others can be trusted.
+    pub fn is_corrupt(&self) -> bool {
+        self.alarms.iter().any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == self.id)
+    }
+
     /// Whether it has all that was agreed to at a mark, in its data.
     pub fn has_reached(&self, mark: u64) -> bool {
         self.applied_index >= mark

@@ -21,6 +21,8 @@ pub(crate) struct Change {
     /// The member that comes; empty if none does.
     pub new: String,
     pub alive: bool,
+    /// Whether it runs, on damaged data: it counts as dead, and its alarm is left to be disarmed.
+    pub corrupt: bool,
     /// What happens first to the list of members: `add`, `remove` or `shrink`.
     pub first: &'static str,
     /// The member through which the cluster is spoken to.
@@ -28,6 +30,10 @@ pub(crate) struct Change {
     /// The machine on which the old member's etcd is stopped; empty if there is none.
     pub old_host: String,
     pub old_hypervisor: String,
+    /// Whether the new member gets a machine that is there already.
+    pub new_machine: bool,
+    /// Whether its guest is made on a hypervisor that the old one is not on.
+    pub new_hypervisor: bool,
     /// Whether the old guest is powered off.
     pub fence: bool,
     /// Whether the person has said that it is off, and nobody could see it.

@@ -1,7 +1,7 @@
 //! What a cluster was found to be like, as far as its members are concerned.
 
 use super::{Refusal, Request, Verb};
-use crate::etcd::observe::{Listed, Observation};
+use crate::etcd::observe::{Listed, Observation, View};
 
 /// A cluster that was looked at.
 #[derive(Clone, Debug)]
@@ -48,6 +48,11 @@ impl Situation {
         }
         let seen = self.observation.members.iter().find(|seen| seen.name == name);
         Condition::Dead(seen.and_then(|seen| seen.trouble()).unwrap_or_else(|| "it does not answer".into()))
+    }
+
+    /// Whether it runs, on data that etcd has found damaged.
+    pub fn is_corrupt(&self, name: &str) -> bool {
+        self.observation.view(name).is_some_and(View::is_corrupt)
     }
 
     pub fn unreachable(&self, name: &str) -> Option<&str> {

@@ -72,7 +72,8 @@ pub(crate) fn tunnel(session: Session) -> Arc<dyn Dial> {
     Arc::new(Tunnel(session))
 }
 
-/// A client for each member, each through that member's own host.
+/// A client for each member, each through that member's own host. One that the inventory has no more is reached from where the
+/// task runs.
 pub(super) fn clients(
     context: &ActionContext,
     members: &[Member],
@@ -81,8 +82,8 @@ pub(super) fn clients(
 ) -> Result<Vec<MemberClient>, ActionError> {
     let client = |member: &Member| {
         let session = context.reach.session(&member.name, &context.session);
-        let session =
-            session.ok_or_else(|| ActionError::Failed(format!("`{}` is not in the inventory", member.name)))?;
+        let here = || context.session.link.session(context.session.surroundings.clone());
+        let session = session.unwrap_or_else(here);
         MemberClient::new(&member.name, &member.ip, port, credential, tunnel(session))
             .map_err(|error| ActionError::Failed(error.to_string()))
     };

@@ -146,7 +146,7 @@ impl EngineAction for Change {
             (MemberState::Voter, Some(listed)) => self.promote(context, &clients, &now, &listed).await,
             (MemberState::Voter, None) if context.check_mode() => Ok(Outcome { unknown: true, ..Outcome::ok() }),
             (MemberState::Voter, None) => Err(ActionError::Failed(format!(
-                "{} is no member of `{cluster}`: add it first (`state: learner`)",
+                "{0} is no member of `{cluster}`: add it first (`state: learner`); if it was taken out because it was late, run `etcdrun member replace {0}` or `member add {0}` anew",
                 self.module.name
             ))),
             (MemberState::Absent, Some(listed)) => self.remove(context, &clients, &now, &listed).await,
@@ -298,7 +298,7 @@ impl Change {
         self.take_out(context, clients, listed.id).await?;
         let name = &self.module.name;
         Err(ActionError::Failed(format!(
-            "{name} was not ready for a vote within {limit:?} ({problem}), and was taken out again; its data can never rejoin"
+            "{name} was not ready for a vote within {limit:?} ({problem}), and was taken out again; see why (`etcdrun logs {name}`), and run the command anew: a new attempt begins with empty data"
         )))
     }
 

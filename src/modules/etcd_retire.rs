@@ -24,6 +24,9 @@ pub struct EtcdRetire {
     /// Do not start it at boot any more.
     #[serde(default)]
     disable: bool,
+    /// Only what an attempt to join left behind goes, of which this file is the mark. Other data is an error.
+    #[serde(default)]
+    unfinished: Option<String>,
 }
 
 impl Module for EtcdRetire {
@@ -49,6 +52,7 @@ impl Module for EtcdRetire {
             return Err(ModuleError::new(format!("`{}` is no folder for data alone", self.data_dir)));
         }
         let payload = Payload::new(BODY).value("unit", UNIT).value("data_dir", data_dir).flag("disable", self.disable);
+        let payload = payload.value("unfinished", self.unfinished.as_deref().unwrap_or_default());
         Ok(Action::Remote(payload))
     }
 }

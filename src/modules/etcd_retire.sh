@@ -1,6 +1,17 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # Stops etcd, and gives the folder of its data another name.
 
+first=''
+if [ -d "$arg_data_dir" ]; then
+    first=$(find "$arg_data_dir" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' -print -quit) ||
+        fail "cannot read $arg_data_dir"
+fi
+if [ "$arg_unfinished" ]; then
+    if [ -z "$first" ]; then exit 0; fi
+    [ -e "$arg_unfinished" ] ||
+        fail "$arg_data_dir holds data of an etcd that is no member of this cluster; set it aside, or name another machine"
+fi
+
 unit=$arg_unit
 if have_systemd; then
     read_unit
@@ -11,9 +22,6 @@ if have_systemd; then
     fi
 fi
 
-if [ ! -d "$arg_data_dir" ]; then exit 0; fi
-first=$(find "$arg_data_dir" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' -print -quit) ||
-    fail "cannot read $arg_data_dir"
 if [ -z "$first" ]; then exit 0; fi
 stamp=$(date -u +%Y%m%dT%H%M%SZ)
 aside=$arg_data_dir.removed-$stamp

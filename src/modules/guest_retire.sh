@@ -2,7 +2,16 @@
 # Powers a guest off for good. The definition goes last, so that whoever comes back after a crash still finds the disks.
 
 need_libvirt
-state=$(vir domstate "$arg_name" 2> /dev/null) || state=absent
+# What could not be asked is not absent.
+names=$(vir list --all --name) || fail "cannot list the domains of this host"
+case "
+$names
+" in
+*"
+$arg_name
+"*) state=$(vir domstate "$arg_name") || fail "cannot look at the domain $arg_name" ;;
+*) state=absent ;;
+esac
 result was "$state"
 if [ "$state" = absent ]; then exit 0; fi
 mark=$(vir dumpxml --inactive "$arg_name" | sed -n '/<metadata>/,/<\/metadata>/p')

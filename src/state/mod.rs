@@ -7,12 +7,14 @@
 //!   runs/ID/journal      one line a transition, with a sum; only ever appended to
 //!   runs/ID/events       what reporters were told
 //!   runs/ID/key          what registered results are encrypted with
+//!   drained.json         hypervisors that take no members for now
 //! ```
 //!
 //! In: records from `execute`. Out: the same records after a crash, and what follows from them.
 //! Folders are 0700 and files 0600. Never connects anywhere, never prints.
 
 mod bundle;
+mod drained;
 mod error;
 mod failpoint;
 mod folder;
@@ -28,6 +30,7 @@ mod runs;
 mod vault;
 
 pub use bundle::Bundle;
+pub use drained::{Drained, Gone};
 pub use error::StateError;
 pub use folder::StateFolder;
 pub(crate) use folder::write_private;

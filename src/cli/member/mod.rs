@@ -11,13 +11,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs, VarsArgs},
+    args::{ConnectionArgs, InventoryArgs, RunArgs},
     certs::{find_cluster, the_cluster},
-    input::{Input, Opening, compile_all},
+    input::{Input, Opening},
     record::state_folder,
-    run::{self, Style, reach},
+    run::reach,
     status,
     terminal::confirm,
+    verb::Play,
 };
 use crate::{
     etcd::observe::Observation,
@@ -27,6 +28,7 @@ use crate::{
     pki::Store,
     report::MultiProgress,
     source::{Opener, Sources, disk},
+    state::{Drained, StateFolder},
 };
 
 /// The variables of the playbook, under a name that no file has.
@@ -143,6 +145,14 @@ pub(super) struct Shared {
     connection: ConnectionArgs,
 }
 
+impl Shared {
+    /// A playbook, for hosts of a pattern alone if there is one.
+    pub(super) fn play<'a>(&'a self, playbook: &'a str, limit: Option<&str>, extra_vars: Vec<String>) -> Play<'a> {
+        let hosts = InventoryArgs { limit: limit.map(str::to_owned), ..self.inventory.clone() };
+        Play { playbook, hosts, extra_vars, run: &self.run, connection: &self.connection }
+    }
+}
+
 pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliError> {
     let (request, shared) = args.verb.request();
     if shared.inventory.limit.is_some() {
@@ -154,11 +164,11 @@ pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliErr
     }
     let mut site = Site::load(shared, invocation)?;
     let cluster = args.verb.cluster(&site.inventory)?;
-    let situation = site.look(&cluster, shared, invocation)?;
-    carry_out(&site, &request, &situation, shared, !shared.yes, invocation)
+    let situation = site.look(&cluster, request.to.as_deref(), shared, invocation)?;
+    Ok(carry_out(&site, &request, &situation, shared, !shared.yes, invocation)?.0)
 }
 
-/// Decides, shows, asks if that is wanted, and plays.
+/// Decides, shows, asks if that is wanted, and plays. Also tells what the new member is called.
 pub(super) fn carry_out(
     site: &Site,
     request: &Request,
@@ -166,16 +176,16 @@ pub(super) fn carry_out(
     shared: &Shared,
     ask: bool,
     invocation: &Invocation,
-) -> Result<Exit, CliError> {
+) -> Result<(Exit, String), CliError> {
     let prepared = prepare::prepare(site, request, situation, shared, invocation)?;
     if !invocation.json {
         invocation.print(&show::plan(&prepared, request, situation))?;
     }
     if !shared.run.check && ask && !confirm("Go on? [y/N] ", "--yes goes on without asking")? {
         invocation.print("nothing was done\n")?;
-        return Ok(Exit::Interrupted);
+        return Ok((Exit::Interrupted, String::new()));
     }
-    play(request.verb, shared, prepared.files, invocation)
+    Ok((play(request.verb, shared, prepared.files, invocation)?, prepared.change.new))
 }
 
 /// Plays the playbook of a verb, as if `files` were what is on the disk.
@@ -185,22 +195,17 @@ pub(super) fn play(
     files: BTreeMap<PathBuf, Vec<u8>>,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let names = [playbook(verb).to_owned()];
-    let vars = VarsArgs { extra_vars: vec![format!("@{VARIABLES}")] };
-    let selection = SelectionArgs { vars, ..SelectionArgs::default() };
-    let load = run::load_options(invocation);
-    let compiled =
-        disk::pretend(files, || compile_all(&names, &shared.inventory, &selection, &load, Opening::All, invocation))?;
-    let style = if shared.run.check { Style::Plan } else { Style::Playbook };
-    let ended = run::execute(compiled, &shared.connection, &shared.run, style, invocation)?;
-    Ok(ended.exit(false))
+    let play = shared.play(playbook(verb, shared.allow_outage), None, vec![format!("@{VARIABLES}")]);
+    let compiled = disk::pretend(files, || play.compile(invocation))?;
+    Ok(play.run(compiled, invocation)?.exit(false))
 }
 
-fn playbook(verb: Verb) -> &'static str {
+fn playbook(verb: Verb, allow_outage: bool) -> &'static str {
     match verb {
         Verb::Add => "member-add.yaml",
         Verb::Remove => "member-remove.yaml",
         Verb::Replace | Verb::Move => "member-replace.yaml",
+        Verb::Restart if allow_outage => "member-restart-outage.yaml",
         Verb::Restart => "member-restart.yaml",
     }
 }
@@ -278,6 +283,8 @@ pub(super) struct Site {
     inventories: Vec<PathBuf>,
     /// Hypervisors that do not answer, and why.
     pub silent_hypervisors: BTreeMap<String, String>,
+    /// Hypervisors that take no members for now.
+    pub drained: Drained,
 }
 
 impl Site {
@@ -286,24 +293,30 @@ impl Site {
         let inventory = input.inventory(&shared.inventory, invocation);
         input.check(invocation)?;
         let Input { sources, inventories, .. } = input;
-        Ok(Self { inventory, sources, inventories, silent_hypervisors: BTreeMap::new() })
+        Ok(Self { inventory, sources, inventories, silent_hypervisors: BTreeMap::new(), drained: Drained::default() })
     }
 
-    /// Asks every member of the cluster, and every hypervisor that one of them is on.
+    pub(super) fn state(&self, shared: &Shared, invocation: &Invocation) -> StateFolder {
+        state_folder(shared.run.state_dir.as_deref(), &self.inventories, invocation)
+    }
+
+    /// Asks every member of the cluster, every hypervisor that one of them is on, and the one that one is to be on.
     pub(super) fn look(
         &mut self,
         cluster: &str,
+        to: Option<&str>,
         shared: &Shared,
         invocation: &Invocation,
     ) -> Result<Situation, CliError> {
-        let state = state_folder(shared.run.state_dir.as_deref(), &self.inventories, invocation);
+        let state = self.state(shared, invocation);
         let mut inventory = self.inventory.clone();
         let (connector, options) = reach(&mut inventory, &shared.connection, &state, MultiProgress::new(), invocation)?;
         let inventory = Arc::new(inventory);
         let plan = status::Plan::new(&inventory, cluster, Store::new(state.path(), cluster), LIMIT)?;
         let visit = Visit::new(inventory.clone(), connector, options);
         let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
-        let mut hypervisors: Vec<_> = members.filter_map(|id| inventory.hypervisor_of(*id)).collect();
+        let to = to.into_iter().filter_map(|to| inventory.hypervisors().find(|host| host.name.as_str() == to));
+        let mut hypervisors: Vec<_> = members.filter_map(|id| inventory.hypervisor_of(*id)).chain(to).collect();
         hypervisors.sort_by_key(|host| host.id);
         hypervisors.dedup_by_key(|host| host.id);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -324,6 +337,7 @@ impl Site {
         });
         runtime.shutdown_background();
         self.silent_hypervisors = silent.into_iter().flatten().collect();
+        self.drained = Drained::load(&state)?;
         let (observation, unreachable) = seen;
         Ok(Situation { cluster: cluster.to_owned(), observation, unreachable })
     }

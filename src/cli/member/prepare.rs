@@ -103,6 +103,16 @@ impl Draft<'_> {
         let Request { verb, to, ip, .. } = self.request;
         if let Some(to) = to {
             facts::hypervisor(&self.site.inventory, to)?;
+            if self.site.drained.has(to) {
+                let help = format!("`etcdrun undrain {to}` first, or name another with --to");
+                return Err(Refusal::input(format!("{to} is drained, and takes no members"), help));
+            }
+            if let Some(why) = self.site.silent_hypervisors.get(to) {
+                return Err(Refusal::gate(
+                    format!("{to} cannot be reached ({why})"),
+                    "name another hypervisor with --to",
+                ));
+            }
         }
         match (verb, old) {
             (Verb::Remove | Verb::Restart, _) => return Ok(None),
@@ -306,7 +316,7 @@ impl Draft<'_> {
         let is_same = old.zip(new).is_some_and(|(old, new)| old.name == new.name);
         let ends = self.ends(old, new, alive, is_same, notes)?;
         let mut before = well.clone();
-        if let Some(old) = old.filter(|old| !alive && !old.is_guest) {
+        if let Some(old) = old.filter(|_| !alive) {
             before.push(old.listing());
         }
         let mut during = well.clone();
@@ -324,6 +334,7 @@ impl Draft<'_> {
             old: name(old),
             new: if *verb == Verb::Restart { name(old) } else { name(new) },
             alive,
+            corrupt: old.is_some_and(|old| self.situation.is_corrupt(&old.name)),
             first: match (verb, alive) {
                 (Verb::Remove, true) => "shrink",
                 (Verb::Remove, false) => "remove",
@@ -333,6 +344,9 @@ impl Draft<'_> {
             via: via.to_owned(),
             old_host: ends.old_host,
             old_hypervisor: ends.old_hypervisor,
+            new_machine: new.is_some_and(|new| !new.is_guest),
+            new_hypervisor: new
+                .is_some_and(|new| new.is_guest && old.is_none_or(|old| old.hypervisor != new.hypervisor)),
             fence: ends.fence,
             waived: ends.waived,
             leftover: new.is_some_and(|new| self.situation.has_learner(&new.name, &url)),
@@ -342,9 +356,16 @@ impl Draft<'_> {
             before,
             well,
             during,
-            after: facts::members(after, cluster).iter().map(Facts::listing).collect(),
+            after: self.after(after, old.filter(|_| !is_same)),
             inventory: if texts.edit().is_some() { Edited::of(texts) } else { Edited::default() },
         })
+    }
+
+    /// Who is left: a generated inventory still has the one that goes.
+    fn after(&self, after: &Inventory, old: Option<&Facts>) -> Vec<Listing> {
+        let goes = old.filter(|_| self.request.verb != Verb::Restart);
+        let members = facts::members(after, self.cluster.name.as_str()).into_iter();
+        members.filter(|member| goes.is_none_or(|old| old.name != member.name)).map(|member| member.listing()).collect()
     }
 
     /// What is stopped of the old member, and where.

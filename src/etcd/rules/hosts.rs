@@ -23,14 +23,18 @@ pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, _: Gate) -> Ans
     if matches!(situation.change, Some(MemberChange::AddLearner)) {
         return Answer::holds("nobody goes");
     }
-    if situation.consent.fenced {
-        return Answer::holds("its guest is powered off first");
-    }
     let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
-    let Some(host) = situation.hosts.iter().find(|host| host.name == target) else {
-        return situation.unknown(format!("whether {target} is reached"));
+    // To power off what nobody can look into is safe; to power off what serves is not.
+    let not_seen = |what: String| match situation.consent.fenced {
+        true => Answer::holds("its guest is powered off first"),
+        false => situation.unknown(what),
     };
-    let way_out = format!("mend the way to {target}, or stop its etcd by other means before it is replaced");
+    let Some(host) = situation.hosts.iter().find(|host| host.name == target) else {
+        return not_seen(format!("whether {target} is reached"));
+    };
+    let way_out = format!(
+        "mend the way to {target}, or stop its etcd by other means (a guest with `virsh destroy {target}` on its hypervisor) before it is replaced"
+    );
     match (&host.unreachable, host.answers_others) {
         (None, _) => Answer::holds(format!("{target} is reached")),
         (Some(_), Some(false)) => Answer::holds(format!("{target} answers nobody")),
@@ -38,7 +42,7 @@ pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, _: Gate) -> Ans
             format!("{target} is not reached by SSH ({why}), but its etcd serves: it is not dead"),
             way_out,
         ),
-        (Some(why), None) => situation.unknown(format!("whether {target} serves, which is not reached by SSH ({why})")),
+        (Some(why), None) => not_seen(format!("whether {target} serves, which is not reached by SSH ({why})")),
     }
 }
 

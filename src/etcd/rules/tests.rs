@@ -337,6 +337,23 @@ fn the_test_of_each_rule_fails_once_that_rule_is_switched_off() {
 }
 
 #[test]
+fn a_guest_that_serves_is_not_powered_off() {
+    let verdict = |answers_others: Option<bool>| {
+        let mut world = World::on_the_way(Gate::Before, 3, FROM, FROM);
+        world.hosts[0].unreachable = Some("timed out".into());
+        world.hosts[0].answers_others = answers_others;
+        world.consent.fenced = true;
+        world.silence(1);
+        world.change = Some(MemberChange::Remove { replaced: false });
+        judge(Profile::Replace, Gate::Before, &world.situation())
+    };
+    assert!(verdict(Some(true)).told().contains("it is not dead"), "{}", verdict(Some(true)).told());
+    for dead in [Some(false), None] {
+        assert!(verdict(dead).holds(), "{}", verdict(dead).told());
+    }
+}
+
+#[test]
 fn a_sick_member_in_turn_does_not_count_twice() {
     let mut world = World::on_the_way(Gate::Before, 3, FROM, TO);
     world.silence(1);

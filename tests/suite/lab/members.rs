@@ -2,8 +2,10 @@
 
 use std::{process::Stdio, time::Instant};
 
+use etcdrun_lab::Kind;
+
 use super::{
-    Said,
+    Place, Said,
     etcd::{PLAIN, Site},
     upgrade::{nothing_is_lost, writer},
 };
@@ -177,4 +179,142 @@ fn a_living_member_is_replaced_by_another_machine_and_the_inventory_says_so() {
     member(&site, &["restart", &old, "--yes"]).ends(0);
     site.is_served_by_all();
     site.changes_nothing();
+}
+
+#[test]
+fn a_member_whose_data_is_damaged_is_replaced_although_it_runs() {
+    let site = Site::new(3, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    let name = site.names[2].as_str();
+    let raised = raise_corrupt(&site, name);
+    assert!(raised.contains("CORRUPT"), "{raised}");
+    let refused = site.etcdctl(&["put", "a", "b"]);
+    assert!(refused.contains("corrupt"), "{refused}");
+    let status = site.place.folder.run(&["status", "-i", "inventory.yaml"]);
+    assert!(status.stdout.contains(&format!("etcdrun member replace {name}")), "{}", status.stdout);
+    let said = member(&site, &["replace", name, "--yes"]).ends(0);
+    assert!(said.stdout.contains("damaged"), "{}", said.stdout);
+    assert_eq!(site.etcdctl(&["alarm", "list"]), "");
+    assert_eq!(site.etcdctl(&["put", "a", "b"]), "OK\n");
+    site.is_served_by_all();
+    no_learner(&site);
+}
+
+/// As etcd itself does when hashes of members differ.
+fn raise_corrupt(site: &Site, name: &str) -> String {
+    let list = site.etcdctl(&["member", "list"]);
+    let line = list.lines().find(|line| line.contains(name)).unwrap();
+    let id = u64::from_str_radix(line.split(',').next().unwrap(), 16).unwrap();
+    let folder = site.place.folder.path(".etcdrun/pki/prod");
+    let file = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let (ca, certificate, key) = (file("ca.crt"), file("clients/root.crt"), file("clients/root.key"));
+    let endpoint = format!("https://{}:2379", site.members()[0].1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        use etcd_client::{
+            AlarmAction, AlarmOptions, AlarmType, Certificate, Client, ConnectOptions, Identity, TlsOptions,
+        };
+        let tls =
+            TlsOptions::new().ca_certificate(Certificate::from_pem(ca)).identity(Identity::from_pem(certificate, key));
+        let mut client = Client::connect([endpoint], Some(ConnectOptions::new().with_tls(tls))).await.unwrap();
+        let mut options = AlarmOptions::new();
+        options.with_member(id);
+        client.alarm(AlarmAction::Activate, AlarmType::Corrupt, Some(options)).await.unwrap();
+    });
+    site.etcdctl(&["alarm", "list"])
+}
+
+/// Three members and a spare machine, whose name and address come along.
+fn with_spare() -> (Site, String, String) {
+    let mut site = Site::new(4, "3.6", PLAIN);
+    let (spare, address) = site.members()[3].clone();
+    let text = site.place.folder.read("inventory.yaml");
+    site.place.folder.write("inventory.yaml", &text.replace(&format!("      {spare}: {{ address: {address} }}\n"), ""));
+    site.forget(3);
+    site.play(&[]).ends(0);
+    (site, spare, address)
+}
+
+#[test]
+fn a_learner_that_is_late_goes_and_the_next_attempt_begins_anew() {
+    let (mut site, spare, address) = with_spare();
+    lose(&site, 2);
+    let name = site.names[2].clone();
+    let text = site.place.folder.read("inventory.yaml");
+    site.place.folder.write("inventory.yaml", &format!("{text}vars: {{ member_timeout: 3s }}\n"));
+    // It starts, and is never heard of again.
+    let freeze = "mkdir -p /run/systemd/system/etcd.service.d && printf '[Service]\\nExecStartPost=+/bin/kill -STOP $MAINPID\\n' >/run/systemd/system/etcd.service.d/freeze.conf; systemctl daemon-reload";
+    site.place.hosts[3].run(&["sh", "-c", freeze]).unwrap();
+    let words = ["replace", &name, "--new-name", &spare, "--ip", &address, "--yes"];
+    let said = member(&site, &words).ends(2);
+    assert!(said.stdout.contains("was taken out again"), "{}", said.stdout);
+    assert!(!list(&site).contains(&spare) && !list(&site).contains(&name), "{}", list(&site));
+    let resumed = site.place.folder.run(&["resume"]).ends(2);
+    assert!(resumed.stdout.contains("anew"), "{}", resumed.stdout);
+    site.place.hosts[3]
+        .run(&["sh", "-c", "rm /run/systemd/system/etcd.service.d/freeze.conf; systemctl daemon-reload"])
+        .unwrap();
+    member(&site, &words).ends(0);
+    site.now_members(&[0, 1, 3]);
+    site.is_served_by_all();
+    no_learner(&site);
+    site.place.hosts[3].run(&["sh", "-c", "ls -d /var/lib/etcd/data.removed-*"]).unwrap();
+}
+
+#[test]
+fn nothing_goes_before_what_comes_is_found_fit() {
+    let (site, spare, address) = with_spare();
+    lose(&site, 2);
+    let name = site.names[2].clone();
+    let before = (list(&site), site.place.folder.read("inventory.yaml"));
+    // A machine that is not there.
+    site.place.hosts[3].run(&["systemctl", "stop", "ssh.service", "ssh.socket"]).unwrap();
+    let words = ["replace", &name, "--new-name", &spare, "--ip", &address, "--yes"];
+    member(&site, &words).ends(4);
+    assert_eq!((list(&site), site.place.folder.read("inventory.yaml")), before);
+    // One that something else keeps its data on.
+    site.place.hosts[3].run(&["systemctl", "start", "ssh.service"]).unwrap();
+    site.place.hosts[3]
+        .run(&["sh", "-c", "mkdir -p /var/lib/etcd/data/member && touch /var/lib/etcd/data/member/x"])
+        .unwrap();
+    let said = member(&site, &words).ends(2);
+    assert!(said.stdout.contains("holds data of an etcd that is no member"), "{}", said.stdout);
+    site.place.hosts[3].run(&["test", "-e", "/var/lib/etcd/data/member/x"]).unwrap();
+}
+
+#[test]
+fn a_guest_that_serves_is_not_powered_off_because_ssh_fails() {
+    let site = Site::new(3, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    let hypervisor = Place::new(Kind::Hypervisor, 1);
+    let known = site.place.folder.read("known_hosts") + &hypervisor.folder.read("known_hosts");
+    site.place.folder.write("known_hosts", &known);
+    let (name, ip) = site.members()[2].clone();
+    let at = hypervisor.hosts[0].name();
+    let text = site.place.folder.read("inventory.yaml").replace(
+        &format!("{name}: {{ address: {ip} }}"),
+        &format!(
+            "{name}: {{ hypervisor: {at}, ssh_via: direct, guest: {{ vcpus: 1, memory: 512MiB, disk: {{ base: x.qcow2 }} }}, interfaces: [{{ network: default, ip: {ip}/24 }}] }}"
+        ),
+    );
+    let text = format!("{text}hypervisors:\n  {at}: {{ address: {} }}\n", hypervisor.hosts[0].address());
+    site.place.folder.write("inventory.yaml", &text);
+    site.place.hosts[2].run(&["systemctl", "stop", "ssh.service", "ssh.socket"]).unwrap();
+    let before = list(&site);
+    for words in [["replace", name.as_str(), "--yes"], ["remove", name.as_str(), "--yes"]] {
+        let said = member(&site, &words).ends(3);
+        assert!(said.stdout.contains("its etcd serves: it is not dead"), "{}\n{}", said.stdout, said.stderr);
+        assert_eq!(list(&site), before);
+    }
+}
+
+#[test]
+fn one_of_two_restarts_where_an_outage_is_allowed() {
+    let site = Site::new(2, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    let name = site.names[0].as_str();
+    let said = member(&site, &["restart", name, "--yes"]).ends(3);
+    assert!(said.stdout.contains("small-cluster"), "{}", said.stdout);
+    member(&site, &["restart", name, "--yes", "--allow-outage"]).ends(0);
+    site.is_served_by_all();
 }
