@@ -8,6 +8,8 @@ TEST_LAB := target/debug/lab --name etcdrun-test
 HYPERVISORS ?= 3
 HOSTS ?= 10
 ROUNDS ?= 3
+# How often a rollout is measured; 20 for what the bars are about.
+RUNS ?= 3
 
 .PHONY: help setup build test test-lab lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
 
@@ -52,9 +54,9 @@ demo: setup lab ## the main job: a cluster of etcd on three hypervisors of this 
 demo-down: lab ## end what `make demo` has left up
 	@tests/demo.sh down
 
-bench: setup lab ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3)
+bench: setup lab ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3 RUNS=3)
 	cargo build --release --locked -p etcdrun -p etcdrun-bench
-	@target/release/bench --filter '$(FILTER)' --rounds $(ROUNDS)
+	@target/release/bench --filter '$(FILTER)' --rounds $(ROUNDS) --runs $(RUNS)
 
 lab: ## build the program of the lab
 	cargo build --locked --quiet -p etcdrun-lab

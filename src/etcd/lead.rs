@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -60,7 +61,11 @@ pub async fn hand_over(
                 continue;
             }
             match own.bounded(client.move_leader(successor.id)).await {
-                Ok(_) => return await_lead(own, own_id, successor, limit).await.map(Some),
+                Ok(_) => {
+                    await_lead(own, own_id, limit).await?;
+                    await_others(others, own_id, limit).await;
+                    return Ok(Some(successor.clone()));
+                }
                 Err(error) => refused = Some(error),
             }
         }
@@ -89,24 +94,37 @@ async fn reaches(member: &MemberClient, mark: u64, limit: Duration) -> bool {
 }
 
 /// Until the member itself says that another leads.
-async fn await_lead(
-    own: &MemberClient,
-    own_id: u64,
-    successor: &Successor,
-    limit: Duration,
-) -> Result<Successor, EtcdError> {
+async fn await_lead(own: &MemberClient, own_id: u64, limit: Duration) -> Result<(), EtcdError> {
     let start = Instant::now();
     loop {
         let mut client = own.client().await?;
         let leader = own.bounded(client.status()).await?.leader();
         if leader != 0 && leader != own_id {
-            return Ok(successor.clone());
+            return Ok(());
         }
         if start.elapsed() >= limit {
             return Err(EtcdError::TimedOut { member: own.name.to_string(), limit });
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Until the others follow the new leader, and it has agreed with them on something: only then does it serve. Clients that
+/// lost a write meanwhile turn to another member, so none should go down before.
+async fn await_others(others: &[(Successor, MemberClient)], old: u64, limit: Duration) {
+    let follows = |other: MemberClient| async move {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            let seen = see(&other, limit).await;
+            let leader = seen.answer.as_ref().ok().and_then(|view| view.leader);
+            // One that is sick by now is what gates are for.
+            if seen.answer.is_err() || (seen.is_well() && leader.is_some_and(|leader| leader != old)) {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
+    };
+    join_all(others.iter().map(|(_, other)| follows(other.clone()))).await;
 }
 
 #[cfg(test)]

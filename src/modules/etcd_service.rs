@@ -13,10 +13,14 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, clients, members},
+    etcd_access::{Access, Member, clients, led, members},
 };
 use crate::{
-    etcd::{ClusterStatus, EtcdError, MemberClient, look},
+    etcd::{
+        ClusterStatus, EtcdError, MemberClient,
+        lead::{hand_over, successors},
+        look,
+    },
     inventory::sections::{AuthSection, TlsSection},
     model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
@@ -24,6 +28,7 @@ use crate::{
 
 const BODY: &str = concat!(include_str!("systemd.sh"), include_str!("etcd_service.sh"));
 const UNIT: &str = "etcd.service";
+const HAND_OVER: Duration = Duration::from_secs(10);
 
 /// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
 ///
@@ -165,20 +170,26 @@ impl Converge {
         )))
     }
 
-    /// Who leads is asked again just before, and leads no more afterwards.
+    /// Who leads is asked again just before. Afterwards another one leads, and the others serve with it.
     async fn hand_over(&self, clients: &[MemberClient], status: &ClusterStatus) -> Result<(), ActionError> {
         let name = self.module.name.as_str();
         let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(()) };
         if status.leader() != Some(name) {
             return Ok(());
         }
-        let successors = status.members.iter().flatten().filter(|member| member.name != name && member.is_healthy);
-        let Some(successor) = successors.max_by_key(|member| member.applied_index) else { return Ok(()) };
-        let id = u64::from_str_radix(&successor.id, 16).unwrap_or_default();
+        let now = led(clients).await;
+        let client_of = |name: &str| clients.iter().find(|client| *client.name == *name).cloned();
+        let others: Vec<_> = successors(&now, name)
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|other| client_of(&other.name).map(|client| (other, client)))
+            .collect();
+        if others.is_empty() {
+            // It leads no more, or is alone, which was allowed.
+            return Ok(());
+        }
         let failed = |error: EtcdError| ActionError::Failed(format!("cannot hand over the lead: {error}"));
-        let mut client = own.client().await.map_err(failed)?;
-        own.bounded(client.move_leader(id)).await.map_err(failed)?;
-        Ok(())
+        hand_over(own, &others, HAND_OVER).await.map(drop).map_err(failed)
     }
 
     /// It answers, and has applied all that was there before.

@@ -9,9 +9,13 @@ mod graphs;
 mod hosts;
 mod peers;
 mod process;
+mod rollout;
 mod site;
 mod table;
 mod works;
+// The client of the tests: what it sees is what both are about.
+#[path = "../../suite/lab/writer.rs"]
+mod writer;
 
 use std::{
     fs,
@@ -28,12 +32,15 @@ use works::{Bench, WORKS};
 #[derive(Parser)]
 #[command(about = "Measures etcdrun against its peers and its own limits")]
 struct Args {
-    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule, site.
+    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule, site, rollout.
     #[arg(long, default_value = "")]
     filter: String,
     /// How often each is measured; the slowest peer only once.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// How often each rollout is measured; 20 for what the bars are about.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
     /// The program to measure.
     #[arg(long, default_value = "target/release/etcdrun")]
     program: PathBuf,
@@ -52,6 +59,7 @@ enum Part {
     Compiled { folder: PathBuf },
     Scheduled { folder: PathBuf },
     Journaled { folder: PathBuf },
+    Entries { folder: PathBuf },
 }
 
 fn main() -> Result<ExitCode> {
@@ -72,6 +80,7 @@ fn run_part(part: &Part) -> Result<()> {
         Part::Compiled { folder } => graphs::compiled(folder),
         Part::Scheduled { folder } => graphs::scheduled(folder, false),
         Part::Journaled { folder } => graphs::scheduled(folder, true),
+        Part::Entries { folder } => return rollout::entries(folder),
     };
     println!("{}", serde_json::to_string(&figures?)?);
     Ok(())
@@ -89,7 +98,7 @@ fn run_all(args: &Args) -> Result<ExitCode> {
     let disks = if memory.is_dir() { memory } else { folder.path() };
     let disks = tempfile::Builder::new().prefix("etcdrun-bench-").tempdir_in(disks)?;
     let places = (folder.path().to_owned(), disks.path().to_owned());
-    let mut bench = Bench::new(places, program, args.rounds.max(1))?;
+    let mut bench = Bench::new(places, program, args.rounds.max(1), args.runs.max(1))?;
     let mut rows = Vec::new();
     for (name, work) in WORKS.iter().filter(|(name, _)| name.contains(&args.filter)) {
         eprintln!("{name}");

@@ -15,7 +15,6 @@ use crate::{
     works::Bench,
 };
 
-const LAB: &str = "etcdrun-bench";
 /// From nothing to healthy, with TLS and authentication.
 const FIVE_LIMIT: f64 = 8.0;
 const CONVERGED_LIMIT: f64 = 2.0;
@@ -23,20 +22,25 @@ const IMAGE_MIB: usize = 512;
 /// scp leaves it to others to verify the checksum there.
 const UPLOAD_BAR: f64 = 1.15;
 
+/// The lab's name. Who runs two benches at once gives one of them another.
+fn name() -> String {
+    std::env::var("ETCDRUN_BENCH_LAB").unwrap_or_else(|_| "etcdrun-bench".to_owned())
+}
+
 /// A lab that goes away with this.
-struct Lab;
+pub struct Lab;
 
 impl Lab {
-    fn up(size: &[&str]) -> Result<Self> {
+    pub fn up(size: &[&str]) -> Result<Self> {
         lab(&[&["up"], size].concat())?;
         Ok(Self)
     }
 
-    fn folder() -> PathBuf {
-        Path::new("/var/lib/etcdrun-lab").join(LAB)
+    pub fn folder() -> PathBuf {
+        Path::new("/var/lib/etcdrun-lab").join(name())
     }
 
-    fn inventory(&self) -> Result<String> {
+    pub fn inventory(&self) -> Result<String> {
         Ok(fs::read_to_string(Self::folder().join("inventory.yaml"))?)
     }
 }
@@ -49,22 +53,22 @@ impl Drop for Lab {
 }
 
 /// What the lab's own program says.
-fn lab(words: &[&str]) -> Result<String> {
+pub fn lab(words: &[&str]) -> Result<String> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debug/lab");
-    let output = Command::new(&program).args(["--name", LAB]).args(words).output();
+    let output = Command::new(&program).args(["--name", &name()]).args(words).output();
     let output = output.with_context(|| format!("{}: `make lab` builds it", program.display()))?;
     ensure!(output.status.success(), "lab {words:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn sum(path: &str) -> Result<String> {
+pub fn sum(path: &str) -> Result<String> {
     let output = Command::new("sha256sum").arg(path).output()?;
     ensure!(output.status.success(), "sha256sum {path}");
     Ok(String::from_utf8(output.stdout)?.chars().take(64).collect())
 }
 
 /// etcdrun in a folder of its own, with nothing of the person's settings.
-fn etcdrun(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
+pub fn etcdrun(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
     fs::write(folder.join("ssh_config"), "IdentityAgent none\nIdentityFile none\n")?;
     let mut command = Command::new(&bench.etcdrun);
     command.args(words).args(["-i", "inventory.yaml", "--ssh-config", "ssh_config"]);

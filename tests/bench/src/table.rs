@@ -52,6 +52,19 @@ impl Row {
         Self { peer_times: 0, ..Self::within(name, unit, ours, "the limit", &[limit], 1.0) }
     }
 
+    /// So many, and none is right.
+    pub fn none(name: &str, count: usize, times: usize) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "counts are small")]
+        let count = count as f64;
+        let row = Self::new(name, "", (count, times), "the limit", (0.0, 0), Sense::AtMost);
+        Self { ratio: count, bar: Some(0.0), ok: count == 0.0, ..row }
+    }
+
+    /// Beside nothing.
+    pub fn figure(name: &str, unit: &'static str, ours: &[f64]) -> Self {
+        Self::new(name, unit, (median(ours), ours.len()), "", (f64::NAN, 0), Sense::AtMost)
+    }
+
     fn new(name: &str, unit: &'static str, ours: (f64, usize), peer: &str, theirs: (f64, usize), sense: Sense) -> Self {
         Self {
             name: name.to_owned(),
@@ -80,6 +93,10 @@ impl Row {
             (_, true) => "yes",
             (_, false) => "**no**",
         };
+        if self.peer.is_empty() {
+            let (is, times) = (short(self.etcdrun), times(self.times));
+            return format!("| {} | {is} {}{times} |  |  |  | none |  |", self.name, self.unit);
+        }
         format!(
             "| {} | {} {}{} | {} | {} {}{} | {:.2} | {bar} | {verdict} |",
             self.name,
@@ -93,6 +110,20 @@ impl Row {
             self.ratio
         )
     }
+}
+
+/// The smallest value that so many of all do not exceed.
+pub fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a place in a short list"
+    )]
+    let place = ((share * sorted.len() as f64).ceil() as usize).max(1) - 1;
+    sorted.get(place).copied().unwrap_or(f64::NAN)
 }
 
 pub fn median(values: &[f64]) -> f64 {

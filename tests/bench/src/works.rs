@@ -16,7 +16,7 @@ use crate::{
     hosts::{Hosts, name},
     peers::Peers,
     process::{Took, measure},
-    site,
+    rollout, site,
     table::{Row, median},
 };
 
@@ -36,6 +36,8 @@ pub struct Bench {
     disks: PathBuf,
     pub etcdrun: PathBuf,
     pub rounds: usize,
+    /// How often each rollout is measured.
+    pub rollouts: usize,
     pub hosts: Hosts,
     peers: Option<Peers>,
     runs: usize,
@@ -60,12 +62,19 @@ pub const WORKS: &[Work] = &[
     ("schedule", schedule),
     ("site-five", site::five),
     ("site-image", site::image),
+    ("rollout-plain", rollout::plain),
+    ("rollout-auth", rollout::auth),
+    ("rollout-five-plain", rollout::five_plain),
+    ("rollout-five-auth", rollout::five_auth),
+    ("rollout-full", rollout::full),
+    ("rollout-far", rollout::far),
+    ("rollout-naive", rollout::naive),
 ];
 
 impl Bench {
-    pub fn new((folder, disks): (PathBuf, PathBuf), etcdrun: PathBuf, rounds: usize) -> Result<Self> {
+    pub fn new((folder, disks): (PathBuf, PathBuf), etcdrun: PathBuf, rounds: usize, rollouts: usize) -> Result<Self> {
         let hosts = Hosts::start(&disks)?;
-        Ok(Self { folder, disks, etcdrun, rounds, hosts, peers: None, runs: 0 })
+        Ok(Self { folder, disks, etcdrun, rounds, rollouts, hosts, peers: None, runs: 0 })
     }
 
     fn peers(&mut self) -> Result<&Peers> {

@@ -17,7 +17,7 @@ use super::{
     Said,
     etcd::{PLAIN, Site},
     upgrade::nothing_is_lost,
-    writer::{Direct, Writer, Written},
+    writer::{Direct, Manner, Writer, Written},
 };
 
 fn certs(site: &Site, words: &[&str]) -> Said {
@@ -85,11 +85,12 @@ fn is_refusal(error: &str) -> bool {
 /// A change while a client writes and another connects again and again; none of them may notice.
 fn unnoticed(site: &Site, what: &str, credential: &Credential, change: impl FnOnce()) {
     site.etcdctl(&["del", "--prefix", "/written/"]);
-    let (writer, knocking) = (Writer::start(&site.members(), credential), Knocking::start(site, credential));
+    let (writer, knocking) =
+        (Writer::start(&site.members(), credential, Manner::default()), Knocking::start(site, credential));
     change();
-    let (written, handshakes) = (writer.stop(), knocking.stop());
+    let (written, handshakes) = (writer.stop().unwrap(), knocking.stop());
     nothing_is_lost(site, &written);
-    let Written { acknowledged, longest, errors } = &written;
+    let Written { acknowledged, longest, errors, .. } = &written;
     println!(
         "{what}: {} writes, longest gap {longest:?}, {} retries, {handshakes} handshakes, none refused",
         acknowledged.len(),

@@ -50,7 +50,7 @@ fn dead_member_is_replaced(members: usize) {
     let begun = Instant::now();
     let said = member(&site, &["replace", &site.names[lost], "--yes"]);
     let took = begun.elapsed();
-    let written = writer.stop();
+    let written = writer.stop().unwrap();
     let said = said.ends(0);
     println!(
         "{members} members: replaced in {took:.1?}, longest gap {:?}, {} writes",
@@ -152,7 +152,7 @@ fn a_living_member_is_replaced_by_another_machine_and_the_inventory_says_so() {
     let old = site.names[0].clone();
     let writer = writer(&site);
     let said = member(&site, &["replace", &old, "--new-name", &spare, "--ip", &address, "--yes"]);
-    let written = writer.stop();
+    let written = writer.stop().unwrap();
     let said = said.ends(0);
     println!("a living one: longest gap {:?}", written.longest);
     let after = site.place.folder.read("inventory.yaml");

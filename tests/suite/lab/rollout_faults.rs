@@ -147,7 +147,7 @@ fn an_upgrade_that_is_disturbed_goes_on_once_it_is_left_alone() {
         said = folder.run(&["resume"]);
         tries += 1;
     }
-    let written = writer.stop();
+    let written = writer.stop().unwrap();
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to);
     nothing_is_lost(&site, &written);

@@ -1,6 +1,6 @@
 //! Clusters of real etcd that go to another version while a client writes.
 
-use std::{collections::HashSet, process::Stdio, time::Duration};
+use std::{process::Stdio, time::Duration};
 
 use etcdrun::etcd::Credential;
 use etcdrun_lab::etcd;
@@ -9,7 +9,7 @@ use super::{
     Said,
     etcd::{PLAIN, Site, release},
     plan::{are_the_same, files},
-    writer::{Writer, Written},
+    writer::{Manner, Writer, Written, found},
 };
 
 const NO_AUTH: &str = "    etcd: { version: VERSION }\n    auth: { enabled: false }\n";
@@ -44,24 +44,27 @@ pub(super) fn all_run(site: &Site, version: &str) {
     site.is_served_by_all();
 }
 
-pub(super) fn writer(site: &Site) -> Writer {
+fn root(site: &Site) -> Credential {
     let pem = |name: &str| site.place.folder.read(&format!(".etcdrun/pki/prod/{name}"));
-    let credential = Credential {
-        authority: pem("ca.crt"),
-        identity: Some((pem("clients/root.crt"), pem("clients/root.key").into())),
-        login: None,
-    };
-    Writer::start(&site.members(), &credential)
+    let identity = Some((pem("clients/root.crt"), pem("clients/root.key").into()));
+    Credential { authority: pem("ca.crt"), identity, login: None }
+}
+
+pub(super) fn writer(site: &Site) -> Writer {
+    Writer::start(&site.members(), &root(site), Manner::default())
 }
 
 /// All that was acknowledged is there.
 pub(super) fn nothing_is_lost(site: &Site, written: &Written) {
-    let keys = site.etcdctl(&["get", "--prefix", "/written/", "--keys-only"]);
-    let found: HashSet<u64> =
-        keys.lines().filter_map(|line| line.strip_prefix("/written/")).filter_map(|n| n.parse().ok()).collect();
+    let found = found(&site.members(), &root(site)).unwrap();
     let lost: Vec<_> = written.acknowledged.iter().filter(|number| !found.contains(number)).collect();
     assert!(lost.is_empty() && written.acknowledged.len() > 100, "lost {lost:?} of {}", written.acknowledged.len());
     assert!(written.longest < Duration::from_secs(5), "no write for {:?}: {:?}", written.longest, written.errors);
+    let Written { acknowledged, errors, longest, slowest, lasted, gaps } = written;
+    let (writes, retries) = (acknowledged.len(), errors.len());
+    println!(
+        "{writes} writes in {lasted:?}, {retries} retries, longest gap {longest:?}, slowest {slowest:?}, {gaps:?}"
+    );
 }
 
 /// Nothing on the hosts, nor the revision of the cluster, is another one after these plans.
@@ -89,7 +92,7 @@ fn three_minor_versions_in_one_command_while_a_client_writes() {
     plans_change_nothing(&site, &["upgrade.yaml"]);
     let writer = writer(&site);
     let said = upgrade(&site);
-    let written = writer.stop();
+    let written = writer.stop().unwrap();
     let said = said.ends(0);
     all_run(&site, &target);
     nothing_is_lost(&site, &written);
@@ -123,7 +126,7 @@ fn with_authentication_five_members_go_on_where_a_killed_operator_left_them() {
         assert!(health.matches("is healthy").count() >= 4, "{health}");
     }
     let said = site.place.folder.run(&["resume"]);
-    let written = writer.stop();
+    let written = writer.stop().unwrap();
     assert_eq!(said.code, 0, "{}\n{}", said.stdout, said.stderr);
     all_run(&site, &target);
     nothing_is_lost(&site, &written);

@@ -1,0 +1,387 @@
+//! Rollouts on hosts of the lab, with real servers, while a client writes: what the client notices, whether anything of it is
+//! lost, and how long it takes beside a script that does the same by hand. A naive serial restart stands beside it.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use etcdrun::etcd::Credential;
+
+use crate::{
+    process::measure,
+    site::{Lab, etcdrun, lab, sum},
+    table::{Row, percentile},
+    works::Bench,
+    writer::{self, Manner, Writer, Written},
+};
+
+/// Between two acknowledged writes, in milliseconds, in 95 of 100 runs.
+const GAP_LIMIT: f64 = 50.0;
+/// In the worst run: etcd's election time-out.
+const WORST_LIMIT: f64 = 1000.0;
+const WALL_BAR: f64 = 1.1;
+/// Between members, there and back. The client may wait for four of them more.
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+const ROUND_TRIPS: f64 = 4.0;
+/// The client's pace in writes a second; a run with less is none.
+const LEAST_RATE: f64 = 100.0;
+const DATA: u64 = 1 << 30;
+const VALUE: usize = 1 << 20;
+
+/// A cluster, and where it is to go.
+#[derive(Clone, Copy)]
+struct Case {
+    members: usize,
+    from: &'static str,
+    hops: &'static [&'static str],
+    auth: bool,
+    /// With 1 GiB in it.
+    full: bool,
+    /// Members are far from each other.
+    far: bool,
+}
+
+const PLAIN: Case =
+    Case { members: 3, from: "3.4", hops: &["3.5", "3.6", "3.7"], auth: false, full: false, far: false };
+const AUTH: Case = Case { from: "3.5", hops: &["3.6", "3.7"], auth: true, ..PLAIN };
+
+/// Who does it.
+#[derive(Clone, Copy, PartialEq)]
+enum Who {
+    Etcdrun,
+    Reference,
+    Naive,
+}
+
+/// What came of one run.
+struct Run {
+    seconds: f64,
+    written: Written,
+    lost: usize,
+    crashed: usize,
+}
+
+pub fn plain(bench: &mut Bench) -> Result<Vec<Row>> {
+    beside_reference(bench, PLAIN)
+}
+
+pub fn auth(bench: &mut Bench) -> Result<Vec<Row>> {
+    beside_reference(bench, AUTH)
+}
+
+pub fn five_plain(bench: &mut Bench) -> Result<Vec<Row>> {
+    alone(bench, Case { members: 5, ..PLAIN })
+}
+
+pub fn five_auth(bench: &mut Bench) -> Result<Vec<Row>> {
+    alone(bench, Case { members: 5, ..AUTH })
+}
+
+pub fn full(bench: &mut Bench) -> Result<Vec<Row>> {
+    alone(bench, Case { full: true, ..AUTH })
+}
+
+pub fn far(bench: &mut Bench) -> Result<Vec<Row>> {
+    alone(bench, Case { far: true, ..AUTH })
+}
+
+/// The serial restart of many scripts. It waits for health only, so a server of 3.7 starts while the cluster's version is
+/// still 3.5, and crashes.
+pub fn naive(bench: &mut Bench) -> Result<Vec<Row>> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 1..=bench.rollouts {
+        for (runs, who) in [(&mut ours, Who::Etcdrun), (&mut theirs, Who::Naive)] {
+            runs.push(once(bench, AUTH, who, round)?);
+        }
+    }
+    let name = |what: &str| format!("rollout: {}: {what}", AUTH.name());
+    let beside = |what: &str, unit, of: fn(&Run) -> f64| {
+        let (ours, theirs): (Vec<f64>, Vec<f64>) = (ours.iter().map(of).collect(), theirs.iter().map(of).collect());
+        Row { bar: None, ok: true, ..Row::within(&name(what), unit, &ours, "naive serial restart", &theirs, 1.0) }
+    };
+    Ok(vec![
+        beside("members that crash and stay down", "", |run| small(run.crashed)),
+        beside("the longest gap between writes", "ms", |run| milliseconds(run.written.longest)),
+        beside("attempts of the client that failed", "", |run| small(run.written.errors.len())),
+    ])
+}
+
+fn alone(bench: &mut Bench, case: Case) -> Result<Vec<Row>> {
+    let mut runs = Vec::new();
+    for round in 1..=bench.rollouts {
+        runs.push(once(bench, case, Who::Etcdrun, round)?);
+    }
+    Ok(case.rows(&runs))
+}
+
+/// In turn, so that whatever else this machine does meets both.
+fn beside_reference(bench: &mut Bench, case: Case) -> Result<Vec<Row>> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 1..=bench.rollouts {
+        ours.push(once(bench, case, Who::Etcdrun, round)?);
+        theirs.push(once(bench, case, Who::Reference, round)?);
+    }
+    let seconds = |runs: &[Run]| -> Vec<f64> { runs.iter().map(|run| run.seconds).collect() };
+    let mut rows = case.rows(&ours);
+    let name = |what: &str| format!("rollout: {}: {what}", case.name());
+    let peer = "the same steps and gates by a script";
+    rows.push(Row::within(&name("wall clock"), "s", &seconds(&ours), peer, &seconds(&theirs), WALL_BAR));
+    let gaps = |runs: &[Run]| -> Vec<f64> { runs.iter().map(|run| milliseconds(run.written.longest)).collect() };
+    let gaps = Row::within(&name("the longest gap, median"), "ms", &gaps(&ours), peer, &gaps(&theirs), 1.0);
+    rows.push(Row { bar: None, ok: true, ..gaps });
+    Ok(rows)
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let to = self.hops.last().unwrap_or(&self.from);
+        let access = if self.auth { "TLS and authentication" } else { "no authentication" };
+        let more = match (self.full, self.far) {
+            (true, _) => ", 1 GiB of data",
+            (_, true) => ", 20 ms between members",
+            _ => "",
+        };
+        format!("{} members {} → {to}, {access}{more}", self.members, self.from)
+    }
+
+    fn rows(&self, runs: &[Run]) -> Vec<Row> {
+        let name = |what: &str| format!("rollout: {}: {what}", self.name());
+        let gaps: Vec<f64> = runs.iter().map(|run| milliseconds(run.written.longest)).collect();
+        let more = if self.far { milliseconds(ROUND_TRIP) * ROUND_TRIPS } else { 0.0 };
+        let of = |what, value: f64, limit| Row { times: runs.len(), ..Row::limit(&name(what), "ms", &[value], limit) };
+        let writes: usize = runs.iter().map(|run| run.written.acknowledged.len()).sum();
+        let lost: usize = runs.iter().map(|run| run.lost).sum();
+        let retries: Vec<f64> = runs.iter().map(|run| small(run.written.errors.len())).collect();
+        let slowest: Vec<f64> = runs.iter().map(|run| milliseconds(run.written.slowest)).collect();
+        vec![
+            of("longest gap between writes, p95 of the runs", percentile(&gaps, 0.95), GAP_LIMIT + more),
+            of("longest gap, the worst run", percentile(&gaps, 1.0), WORST_LIMIT),
+            Row::none(&name(&format!("lost of {writes} acknowledged writes")), lost, runs.len()),
+            Row::figure(&name("retries of the client in a run"), "", &retries),
+            Row::figure(&name("slowest single write"), "ms", &slowest),
+        ]
+    }
+
+    /// Where members are far from each other one write after the other is too slow: several are on their way at once.
+    fn manner(&self) -> Manner {
+        let usual = Manner::default();
+        match self.far {
+            true => Manner { lanes: 16, patience: usual.patience + ROUND_TRIP * 4, ..usual },
+            false => usual,
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are small")]
+fn small(count: usize) -> f64 {
+    count as f64
+}
+
+/// A cluster of its own for each run.
+struct Cluster {
+    _lab: Lab,
+    folder: PathBuf,
+    /// Names and addresses.
+    members: Vec<(String, String)>,
+    releases: Vec<Release>,
+    data_dir: &'static str,
+}
+
+struct Release {
+    version: String,
+    file: String,
+    sum: String,
+}
+
+fn release(minor: &str) -> Result<Release> {
+    let said = lab(&["etcd", minor])?;
+    let (version, file) = said.trim().split_once(' ').context("where etcd is")?;
+    Ok(Release { version: version.to_owned(), sum: sum(file)?, file: file.to_owned() })
+}
+
+impl Cluster {
+    fn make(bench: &Bench, case: Case, name: &str) -> Result<Self> {
+        let up = Lab::up(&["--hypervisors", "0", "--hosts", &case.members.to_string()])?;
+        let folder = bench.folder.join(name);
+        fs::create_dir_all(&folder)?;
+        let inventory = up.inventory()?;
+        let members = inventory.lines().filter_map(|line| {
+            let (name, rest) = line.trim().split_once(": { address: ")?;
+            Some((name.to_owned(), rest.split(',').next()?.to_owned()))
+        });
+        let minors = std::iter::once(case.from).chain(case.hops.iter().copied());
+        let releases = minors.map(release).collect::<Result<_>>()?;
+        // The data disks of the lab are small.
+        let data_dir = if case.full { "/srv/etcd/data" } else { "/var/lib/etcd/data" };
+        let cluster = Self { members: members.collect(), _lab: up, folder, releases, data_dir };
+        cluster.wants(case, &inventory, 0)?;
+        etcdrun(bench, &cluster.folder, &["playbook", "site.yaml"])?;
+        if case.full {
+            fill(&cluster.members, &credential(&cluster.folder)?)?;
+        }
+        cluster.wants(case, &inventory, cluster.releases.len() - 1)?;
+        if case.far {
+            // Each way, at each of two members.
+            let each = format!("{}ms", ROUND_TRIP.as_millis() / 4);
+            for (name, _) in &cluster.members {
+                lab(&["delay", name, &each])?;
+            }
+        }
+        Ok(cluster)
+    }
+
+    /// The inventory wants one of the versions, and knows all of them.
+    fn wants(&self, case: Case, lab: &str, place: usize) -> Result<()> {
+        let (ssh, hosts) = lab.split_once("hosts:\n").context("hosts of the lab")?;
+        let members: String = hosts.lines().map(|line| format!("    {line}\n")).collect();
+        let entry =
+            |Release { version, file, sum }: &Release| format!("  {version}: {{ file: {file}, sha256: {sum} }}\n");
+        let releases: String = self.releases.iter().map(entry).collect();
+        let version = &self.releases[place].version;
+        let text = format!(
+            "{ssh}etcd_releases:\n{releases}clusters:\n  prod:\n    etcd: {{ version: {version}, data_dir: {} }}\n    auth: {{ enabled: {} }}\n    members:\n{members}",
+            self.data_dir, case.auth
+        );
+        Ok(fs::write(self.folder.join("inventory.yaml"), text)?)
+    }
+
+    /// A script with all that it needs to do the same.
+    fn script(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name));
+        let members: Vec<String> = self.members.iter().map(|(name, ip)| format!("{name}={ip}")).collect();
+        let hop = |Release { version, file, sum }: &Release| format!("{version}={file}={sum}");
+        let releases: Vec<String> = self.releases.iter().skip(1).map(hop).collect();
+        let tools = lab(&["tools"])?;
+        command
+            .env("MEMBERS", members.join(" "))
+            .env("RELEASES", releases.join(" "))
+            .env("KEY", Lab::folder().join("operator"))
+            .env("KNOWN_HOSTS", Lab::folder().join("known_hosts"))
+            .env("ETCDCTL", Path::new(tools.trim()).join("etcdctl"))
+            .env("CACERT", pki(&self.folder, "ca.crt"))
+            .env("CERT", pki(&self.folder, "clients/root.crt"))
+            .env("CERT_KEY", pki(&self.folder, "clients/root.key"))
+            .env("DATA_DIR", self.data_dir)
+            .env("ENTRIES", std::env::current_exe()?)
+            .env("ENTRIES_JOB", &self.folder)
+            .env("WORK", &self.folder);
+        fs::write(self.folder.join("members.json"), serde_json::to_vec(&self.members)?)?;
+        Ok(command)
+    }
+}
+
+/// What etcdrun does before 3.7, for the script: adds entries to the log of the cluster of a folder.
+pub fn entries(folder: &Path) -> Result<()> {
+    let members: Vec<(String, String)> = serde_json::from_slice(&fs::read(folder.join("members.json"))?)?;
+    Ok(writer::entries(&members, &credential(folder)?, 500, 50)?)
+}
+
+/// What proves that one is root of the cluster of a folder.
+fn credential(folder: &Path) -> Result<Credential> {
+    let pem = |name: &str| fs::read_to_string(pki(folder, name));
+    let identity = Some((pem("clients/root.crt")?, pem("clients/root.key")?.into()));
+    Ok(Credential { authority: pem("ca.crt")?, identity, login: None })
+}
+
+fn pki(folder: &Path, name: &str) -> PathBuf {
+    folder.join(".etcdrun/pki/prod").join(name)
+}
+
+/// Puts 1 GiB into a cluster, beside what the client writes.
+fn fill(members: &[(String, String)], credential: &Credential) -> Result<()> {
+    let values = DATA / VALUE as u64;
+    Ok(writer::fill(members, credential, values, VALUE)?)
+}
+
+fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
+    let label = match who {
+        Who::Etcdrun => "etcdrun",
+        Who::Reference => "script",
+        Who::Naive => "naive",
+    };
+    let cluster = Cluster::make(bench, case, &format!("rollout-{label}-{round}"))?;
+    let credential = credential(&cluster.folder)?;
+    let log = bench.folder.join("rollout.log");
+    let writer = Writer::start(&cluster.members, &credential, case.manner());
+    let took = match who {
+        Who::Etcdrun => etcdrun(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
+        Who::Reference => measure(&mut cluster.script("upgrade.sh")?, &log),
+        Who::Naive => measure(&mut cluster.script("naive.sh")?, &log),
+    };
+    let written = writer.stop()?;
+    let seconds = took?.seconds;
+    let crashed = match who {
+        Who::Naive => fs::read_to_string(&log)?.lines().filter(|line| line.starts_with("crashed ")).count(),
+        Who::Etcdrun | Who::Reference => {
+            etcdrun(bench, &cluster.folder, &["status"]).context("the cluster is healthy")?;
+            0
+        }
+    };
+    let found = writer::found(&cluster.members, &credential)?;
+    let run = Run { seconds, lost: lost(&written, &found), crashed, written };
+    tell(&run, label, round, &cluster.folder)?;
+    let rate = small(run.written.acknowledged.len()) / run.written.lasted.as_secs_f64();
+    ensure!(rate >= LEAST_RATE || who != Who::Etcdrun, "the client wrote only {rate:.0} times a second");
+    fs::remove_dir_all(&cluster.folder)?;
+    Ok(run)
+}
+
+fn lost(written: &Written, found: &HashSet<u64>) -> usize {
+    written.acknowledged.iter().filter(|number| !found.contains(number)).count()
+}
+
+fn tell(run: &Run, label: &str, round: usize, folder: &Path) -> Result<()> {
+    let Run { seconds, written, lost, crashed } = run;
+    let rate = small(written.acknowledged.len()) / written.lasted.as_secs_f64();
+    let (gap, slowest) = (milliseconds(written.longest), milliseconds(written.slowest));
+    let retries = written.errors.len();
+    eprintln!(
+        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms, slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed"
+    );
+    let tasks = tasks(folder)?;
+    for (end, gap) in &written.gaps {
+        let end = milliseconds(end.duration_since(UNIX_EPOCH)?);
+        let begin = end - milliseconds(*gap);
+        let during = tasks.iter().filter(|task| task.begin <= end && task.end >= begin);
+        let during: Vec<&str> = during.map(|task| task.id.as_str()).collect();
+        eprintln!("    {:.0} ms until {:.3}: {}", milliseconds(*gap), end / 1e3, during.join("; "));
+    }
+    // Those that were only slow are many, and all alike.
+    for error in written.errors.iter().filter(|error| !error.contains(writer::SLOW)) {
+        eprintln!("    {}", error.chars().take(120).collect::<String>());
+    }
+    Ok(())
+}
+
+/// A task, and from when to when it ran, in milliseconds.
+struct Task {
+    id: String,
+    begin: f64,
+    end: f64,
+}
+
+/// What etcdrun has done when, by its journals: so one sees what a gap came from.
+fn tasks(folder: &Path) -> Result<Vec<Task>> {
+    let mut tasks = Vec::new();
+    let Ok(runs) = fs::read_dir(folder.join(".etcdrun/runs")) else { return Ok(tasks) };
+    for run in runs {
+        let journal = fs::read_to_string(run?.path().join("journal")).unwrap_or_default();
+        for line in journal.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
+            if let (Some("settled"), Some(id), Some(end), Some(seconds)) =
+                (line["type"].as_str(), line["id"].as_str(), line["at"].as_f64(), line["seconds"].as_f64())
+            {
+                tasks.push(Task { id: id.to_owned(), begin: end - seconds * 1e3, end });
+            }
+        }
+    }
+    Ok(tasks)
+}
