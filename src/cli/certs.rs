@@ -24,6 +24,9 @@ use crate::{
     state::write_private,
 };
 
+/// What a list of certificates is not.
+const ISSUED: &str = "As issued here. What the members show to their clients is asked by `etcdrun status`.\n";
+
 #[derive(Args, Debug)]
 pub struct CertsCommand {
     #[command(subcommand)]
@@ -47,7 +50,7 @@ pub struct CertsCommand {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    /// List authorities, and what they have issued, with the day that each ends
+    /// List authorities, and what they have issued, with the day that each ends; what members show is told by `etcdrun status`
     List,
     /// Give a user of etcd a certificate, unless there is a good one
     Issue {
@@ -94,6 +97,9 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
             rows.extend(Holders::of(&inventory, cluster.name.as_str()).rows(state.path())?);
         }
         invocation.print(&listing(&rows, invocation.json))?;
+        if !invocation.json && rows.iter().any(|row| row.kind == "member") {
+            invocation.print(ISSUED)?;
+        }
         return Ok(Exit::Success);
     }
     let name = the_cluster(&inventory, args.cluster.as_deref())?;

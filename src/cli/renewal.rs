@@ -9,10 +9,16 @@ use super::{
     args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs, VarsArgs, duration},
     certs::{Holders, find_cluster, listing},
     input::{Compiled, Opening, compile_all},
-    record::state_folder,
+    record::{Resumed, state_folder},
     run::{self, Style},
 };
-use crate::{inventory::Inventory, pki::RotationPhase, playbook};
+use crate::{
+    inventory::Inventory,
+    model::RunResult,
+    pki::{RotationPhase, Store},
+    playbook,
+    state::{Record, StateError},
+};
 
 /// Longer than any certificate.
 const ALWAYS: Duration = Duration::from_secs(36_500 * 86_400);
@@ -40,7 +46,7 @@ pub struct RenewArgs {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each phase is a run of its own, which can be planned (--check), resumed, and repeated. Between them:\n  1. etcdrun certs rotate-ca prod            members trust both authorities; then give ca.crt to all clients\n  2. etcdrun certs rotate-ca prod --issue    the new one signs; then give all clients their new certificates\n  3. etcdrun certs rotate-ca prod --finish   the old one is not trusted any more"
+    after_help = "Each phase is a run of its own, which can be planned (--check), resumed, and repeated. Between them:\n  1. etcdrun certs rotate-ca prod            members trust both authorities; then give ca.crt to all clients\n  2. etcdrun certs rotate-ca prod --issue    the new one signs; then give all clients their new certificates\n  3. etcdrun certs rotate-ca prod --finish   the old one is not trusted any more\n  --abandon takes the first one back. --expired is for an authority that has ended: nobody can check anybody by it any more."
 )]
 pub struct RotateArgs {
     /// The cluster
@@ -54,6 +60,14 @@ pub struct RotateArgs {
     /// The last phase, once all clients have certificates of the new authority: the old one is not trusted any more
     #[arg(long, conflicts_with = "issue")]
     finish: bool,
+
+    /// Give the new authority up, in the first phase: members come back to the old one alone
+    #[arg(long, conflicts_with_all = ["issue", "finish"])]
+    abandon: bool,
+
+    /// The authority has ended already: replace it at once, by SSH alone. All members restart together
+    #[arg(long, conflicts_with_all = ["issue", "finish", "abandon"])]
+    expired: bool,
 
     /// Go on although the cluster stops answering meanwhile, as one of one or two members does
     #[arg(long)]
@@ -106,9 +120,13 @@ pub(super) fn rotate(args: &RotateArgs, common: Common, invocation: &Invocation)
         (_, true) => RotationPhase::Finish,
         _ => RotationPhase::Trust,
     };
-    let vars = serde_json::json!({ "rotate_ca": phase.name(), "rotate_ca_allow_outage": args.allow_outage });
+    if let Some(resumed) = &invocation.resumed {
+        has_begun(args, phase, resumed)?;
+    }
+    let phase = if args.abandon { "abandon" } else { phase.name() };
+    let vars = serde_json::json!({ "rotate_ca": phase, "rotate_ca_allow_outage": args.allow_outage });
     let play = Play {
-        playbook: "rotate-ca",
+        playbook: if args.expired { "replace-ca" } else { "rotate-ca" },
         clusters: vec![args.name.clone()],
         vars: Some(vars),
         run: &args.run,
@@ -117,6 +135,30 @@ pub(super) fn rotate(args: &RotateArgs, common: Common, invocation: &Invocation)
     let compiled = play.compile(common.inventory, invocation)?;
     play.holders(&compiled.inventory)?;
     Ok(play.run(compiled, invocation)?.exit(false))
+}
+
+/// Whether a phase may go on that was begun earlier. One that was refused has not begun: what stood against it may be mended
+/// since, but nobody has said again that all clients are ready for it.
+fn has_begun(args: &RotateArgs, phase: RotationPhase, resumed: &Resumed) -> Result<(), CliError> {
+    let records = || resumed.run.journal.lines.iter().map(|line| &line.record);
+    let was_refused = records().any(|record| matches!(record, Record::Ended { result: RunResult::GateRefused }));
+    let has_changed = records().any(|record| matches!(record, Record::Settled { changed: true, .. }));
+    let there = Store::new(resumed.state.path(), &args.name).rotation().ok().flatten();
+    if !was_refused || has_changed || there.is_some_and(|there| there.phase == phase) {
+        return Ok(());
+    }
+    let flag = match phase {
+        _ if args.abandon => " --abandon",
+        _ if args.expired => " --expired",
+        RotationPhase::Trust => "",
+        RotationPhase::Issue => " --issue",
+        RotationPhase::Finish => " --finish",
+    };
+    let why = format!(
+        "it was refused before anything had changed; if all clients are ready for it by now, begin it: etcdrun certs rotate-ca {}{flag}",
+        args.name
+    );
+    Err(StateError::NotResumable(resumed.run.id.to_string(), why).into())
 }
 
 /// A playbook that ships with the program, on some clusters.

@@ -10,7 +10,7 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, Error as RustlsError, RootCertStore,
+        AlertDescription, ClientConfig, Error as RustlsError, RootCertStore,
         crypto::aws_lc_rs,
         pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
@@ -57,7 +57,7 @@ pub(super) struct Target<'a> {
 pub(super) async fn get(target: &Target<'_>, path: &str) -> Result<String, EtcdError> {
     let member = target.member.to_owned();
     match tokio::time::timeout(LIMIT, exchange(target, path)).await {
-        Ok(result) => result.map_err(|reason| EtcdError::Unavailable { member, reason }),
+        Ok(result) => result,
         Err(_) => Err(EtcdError::TimedOut { member, limit: LIMIT }),
     }
 }
@@ -74,9 +74,9 @@ pub(super) async fn served(target: &Target<'_>) -> Result<Certificate, EtcdError
 async fn show(target: &Target<'_>) -> Result<Certificate, EtcdError> {
     let member = || target.member.to_owned();
     let untrusted = |reason| EtcdError::Handshake { member: member(), reason };
-    let stream = connect(target).await.map_err(|error| match error.get_ref().and_then(|e| e.downcast_ref()) {
+    let stream = connect(target).await.map_err(|error| match tls_error(&error) {
         Some(RustlsError::InvalidCertificate(_)) => untrusted(error.to_string()),
-        _ => EtcdError::Unavailable { member: member(), reason: error.to_string() },
+        _ => told(target.member, &error),
     })?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let shown = shown.ok_or_else(|| untrusted("it shows no certificate".to_owned()))?;
@@ -89,17 +89,82 @@ async fn connect(target: &Target<'_>) -> io::Result<TlsStream<Box<dyn Stream>>> 
     target.tls.connect(name, stream).await
 }
 
-async fn exchange(target: &Target<'_>, path: &str) -> Result<String, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let stream = connect(target).await.map_err(|error| text(&error))?;
+async fn exchange(target: &Target<'_>, path: &str) -> Result<String, EtcdError> {
+    let failed = |error: &(dyn std::error::Error + 'static)| told(target.member, error);
+    let stream = connect(target).await.map_err(|error| failed(&error))?;
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
     // Ends with the response: hyper closes the connection once nobody asks for more of it.
     tokio::spawn(connection);
     let request = Request::get(path).header(header::HOST, target.address).body(Empty::<Bytes>::new());
-    let response = sender.send_request(request.map_err(|error| text(&error))?).await.map_err(|error| text(&error))?;
+    let response =
+        sender.send_request(request.map_err(|error| failed(&error))?).await.map_err(|error| failed(&error))?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await.map_err(|error| text(&error))?;
+    let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await.map_err(|error| failed(&*error))?;
     let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-    if status.is_success() { Ok(body) } else { Err(format!("{path} answers {status}: {}", body.trim())) }
+    match status.is_success() {
+        true => Ok(body),
+        false => Err(EtcdError::Unavailable {
+            member: target.member.to_owned(),
+            reason: format!("{path} answers {status}: {}", body.trim()),
+        }),
+    }
+}
+
+/// Why there is no answer. A server that ends the handshake has answered: it will not talk to us, and says why.
+fn told(member: &str, error: &(dyn std::error::Error + 'static)) -> EtcdError {
+    let member = member.to_owned();
+    match tls_error(error) {
+        Some(RustlsError::AlertReceived(alert)) => EtcdError::Refused { member, reason: meaning(*alert) },
+        _ => EtcdError::Unavailable { member, reason: error.to_string() },
+    }
+}
+
+/// What TLS has to say of it, however deep that is.
+fn tls_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e RustlsError> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+/// What a server means by an alert, in words.
+fn meaning(alert: AlertDescription) -> String {
+    use AlertDescription as Alert;
+    let what = match alert {
+        Alert::UnknownCA => "it does not trust the authority of our certificate",
+        Alert::CertificateExpired => "our certificate has expired, it says, or the authority of it has",
+        Alert::CertificateRevoked => "our certificate was revoked, it says",
+        Alert::CertificateRequired | Alert::NoCertificate => "it wants a certificate from us",
+        Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate => {
+            "it does not accept our certificate"
+        }
+        _ => "it ends the handshake",
+    };
+    format!("{what} (alert {alert:?})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alert_is_told_as_what_it_means_and_not_as_silence() {
+        let alert = |alert| io::Error::other(RustlsError::AlertReceived(alert));
+        let said = told("etcd-1", &alert(AlertDescription::UnknownCA)).to_string();
+        assert!(said.contains("does not trust the authority") && !said.contains("does not answer"), "{said}");
+        // As it comes out of another library, further inside.
+        let inside = io::Error::other(alert(AlertDescription::CertificateExpired));
+        assert!(told("etcd-1", &inside).to_string().contains("has expired"), "{inside}");
+        let other = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(matches!(told("etcd-1", &other), EtcdError::Unavailable { .. }));
+    }
 }

@@ -11,6 +11,7 @@ use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     etcd_access::{Access, Member, members},
     etcd_hosts::{Questions, Server, see_hosts, ways},
+    etcd_service::{Down, down},
     local,
 };
 use crate::{
@@ -243,6 +244,8 @@ struct Wait {
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often hosts are asked why a member does not answer.
+const LOOK_AT_HOSTS: Duration = Duration::from_secs(2);
 /// How long a single look may take.
 const LOOK: Duration = Duration::from_secs(10);
 /// No waiting helps against these.
@@ -275,7 +278,7 @@ impl EngineAction for Wait {
         };
         let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
         let snapshot = self.verified_snapshot().await;
-        let start = Instant::now();
+        let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
         let mut mark = observe(&clients, LOOK).await.mark();
         loop {
             let now = observe(&clients, LOOK).await;
@@ -299,11 +302,15 @@ impl EngineAction for Wait {
             let hopeless = verdict
                 .against()
                 .any(|finding| HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. }));
-            if hopeless || context.check_mode() || start.elapsed() >= timeout.0 {
-                let said = verdict.told();
-                let msg = match hopeless || context.check_mode() {
-                    true => format!("the gate is shut: {said}"),
-                    false => format!("the gate is shut, also after {:?}: {said}", timeout.0),
+            let is_over = start.elapsed() >= timeout.0;
+            let is_due = is_over || start.elapsed() >= next_look;
+            let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };
+            next_look = if is_due { start.elapsed() + LOOK_AT_HOSTS } else { next_look };
+            if hopeless || context.check_mode() || is_over || !causes.is_empty() {
+                let said = std::iter::once(verdict.told()).chain(causes).collect::<Vec<_>>().join("\n");
+                let msg = match is_over && !hopeless && !context.check_mode() {
+                    true => format!("the gate is shut, also after {:?}: {said}", timeout.0),
+                    false => format!("the gate is shut: {said}"),
                 };
                 // A plan goes on: by then the gate may be open.
                 let outcome = self.told(&now, &verdict, msg);
@@ -339,6 +346,23 @@ impl Wait {
         let server = server.as_ref().map(|server| Server { path: &server.path, sha256: &server.sha256, size: 0 });
         let questions = Questions { data_dir, client_port: *client_port, server };
         see_hosts(&ways(context, &self.members), questions, now).await
+    }
+
+    /// Why members do not answer, as far as their hosts know. Before the time is over only of those that nobody will start
+    /// again: there is nothing to wait for.
+    async fn causes(&self, context: &ActionContext, now: &Observation, is_over: bool) -> Vec<String> {
+        if context.check_mode() || !matches!(self.gate, Gate::Settled | Gate::After) {
+            return Vec::new();
+        }
+        let mut reasons = Vec::new();
+        for silent in now.members.iter().filter(|seen| seen.answer.is_err()) {
+            match tokio::time::timeout(LOOK, down(context, &silent.name)).await {
+                Ok(Some(Down::Restarting(_))) if !is_over => {}
+                Ok(Some(cause)) => reasons.push(cause.text()),
+                _ => {}
+            }
+        }
+        reasons
     }
 
     async fn verified_snapshot(&self) -> Option<SnapshotSeen> {

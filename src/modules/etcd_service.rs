@@ -216,11 +216,42 @@ impl Converge {
     }
 }
 
-/// Why a member's service does not run and will not by itself, if that is so.
+/// A member's service that does not run, and why.
+pub(super) enum Down {
+    /// Somebody stopped it, and nobody starts it.
+    Stopped(String),
+    /// It was given up.
+    Failed(String),
+    /// It starts over and over.
+    Restarting(String),
+}
+
+impl Down {
+    pub fn text(self) -> String {
+        let (Self::Stopped(text) | Self::Failed(text) | Self::Restarting(text)) = self;
+        text
+    }
+}
+
+/// Why a member's service does not run although it was started, and will not by itself, if that is so.
 pub(super) async fn trouble(context: &ActionContext, member: &str) -> Option<String> {
+    match down(context, member).await? {
+        Down::Stopped(_) => None,
+        other => Some(other.text()),
+    }
+}
+
+pub(super) async fn down(context: &ActionContext, member: &str) -> Option<Down> {
     let session = context.reach.session(member, &context.session)?;
     let payload = Payload::new(BODY).value("unit", UNIT).value("action", "trouble").value("server", "");
     let outcome = session.run_one(payload, false).await.ok()?;
-    let said = outcome.data.get("said").and_then(Value::as_str)?;
-    Some(format!("etcd does not stay up on {member}:\n{said}"))
+    let text = |name: &str| outcome.data.get(name).and_then(Value::as_str);
+    let said = format!("etcd does not stay up on {member}:\n{}", text("said")?);
+    Some(match text("state") {
+        Some("inactive") => {
+            Down::Stopped(format!("etcd is stopped on {member}; `systemctl start etcd` there starts it"))
+        }
+        Some("failed") => Down::Failed(said),
+        _ => Down::Restarting(said),
+    })
 }

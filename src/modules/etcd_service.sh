@@ -3,15 +3,26 @@
 
 unit=$arg_unit
 
-# Sets $started to when the server started, in seconds. Older systemds only know a date for people.
+# Sets $started to when the server started, in microseconds. Older systemds only tell the second: what was written in it counts
+# as read.
 read_start() {
-    started=$(systemctl show -p ExecMainStartTimestamp --value --timestamp=unix -- "$unit" 2> /dev/null)
-    started=${started#@}
-    case $started in
-    '' | *[!0-9]*)
+    if started=$(systemctl show -p ExecMainStartTimestamp --value --timestamp=us+utc -- "$unit" 2> /dev/null); then
+        started=$(date -d "$started" +%s%6N 2> /dev/null) || started=''
+    else
         started=$(systemctl show -p ExecMainStartTimestamp --value -- "$unit")
-        started=$(date -d "$started" +%s) || started=''
-        ;;
+        started=$(date -d "$started" +%s999999 2> /dev/null) || started=''
+    fi
+    case $started in
+    *[!0-9]*) started='' ;;
+    esac
+}
+
+# Sets $changed_at to when a file was changed, in microseconds: files are written and servers started within one second.
+read_change() {
+    changed_at=$(stat -L -c %.6Y "$1") || fail "cannot look at $1"
+    case $changed_at in
+    *.??????) changed_at=${changed_at%.*}${changed_at#*.} ;;
+    *) changed_at=$(stat -L -c %Y "$1")000000 ;;
     esac
 }
 
@@ -25,7 +36,7 @@ find_newer() {
     read_start
     if [ -z "$started" ]; then return 0; fi
     for file in "$@"; do
-        changed_at=$(stat -L -c %Y "$file") || fail "cannot look at $file"
+        read_change "$file"
         if [ "$changed_at" -gt "$started" ]; then
             result newer "$file"
             return 0
@@ -61,7 +72,7 @@ restart)
 trouble)
     result state "$active_state"
     result sub_state "$sub_state"
-    if [ "$active_state" = failed ] || [ "$sub_state" = auto-restart ]; then
+    if [ "$active_state" = failed ] || [ "$active_state" = inactive ] || [ "$sub_state" = auto-restart ]; then
         said=$(journalctl --unit "$unit" --lines 5 --output cat --no-pager 2> /dev/null)
         result said "$said"
     fi

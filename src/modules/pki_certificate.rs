@@ -135,7 +135,7 @@ impl EngineAction for PkiCertificate {
                 ))),
             };
         };
-        is_valid(&authority)?;
+        is_valid(&self.cluster, &authority)?;
         match (&self.certificate_file, &self.key_file) {
             (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
             _ => self.converge(context, &authority, found).await,
@@ -148,14 +148,18 @@ fn public_sha256(certificate: &Certificate) -> String {
 }
 
 /// What an authority signs is worth nothing once it has ended.
-pub(super) fn is_valid(authority: &Authority) -> Result<(), ActionError> {
-    match authority.certificate.not_after > Timestamp::now() {
-        true => Ok(()),
-        false => Err(ActionError::Failed(format!(
-            "the authority itself has ended, at {}, and so has all that it could sign",
+pub(super) fn is_valid(cluster: &str, authority: &Authority) -> Result<(), ActionError> {
+    match has_ended(authority) {
+        false => Ok(()),
+        true => Err(ActionError::Failed(format!(
+            "the authority itself has ended, at {}, and so has all that it could sign; `etcdrun certs rotate-ca {cluster} --expired` puts another in its place",
             authority.certificate.not_after
         ))),
     }
+}
+
+pub(super) fn has_ended(authority: &Authority) -> bool {
+    authority.certificate.not_after <= Timestamp::now()
 }
 
 fn with_end(outcome: Outcome, certificate: Certificate) -> Outcome {

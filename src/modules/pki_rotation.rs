@@ -12,13 +12,15 @@ use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     etcd_access::{Member, clients, fence, members},
     pki_ca::{authority, failed, forget, on_a_thread},
-    pki_certificate::is_valid,
+    pki_certificate::{has_ended, is_valid},
 };
 use crate::{
     etcd::{Credential, EtcdError},
     inventory::sections::{AuthMethod, AuthSection, TlsSection},
     model::{Effects, Outcome, Value},
-    pki::{Authority, Certificate, LeafKey, PkiError, Request, Rotation, RotationPhase, STRANGER, Store, Usage},
+    pki::{
+        Authority, Certificate, Keeping, LeafKey, PkiError, Request, Rotation, RotationPhase, STRANGER, Store, Usage,
+    },
 };
 
 /// Replaces the authority of a cluster, in phases: `trust`, `issue`, `finish`.
@@ -48,8 +50,11 @@ pub struct PkiRotation {
     peer_port: u16,
     /// Which phase.
     phase: RotationPhase,
-    /// Whether it begins, or is over.
+    /// Whether it begins, is over, or is taken back.
     state: PhaseState,
+    /// The authority that is replaced has ended: nobody trusts anybody by it any more, so the last phase may be the first.
+    #[serde(default)]
+    expired: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -57,6 +62,8 @@ pub struct PkiRotation {
 enum PhaseState {
     Begun,
     Ended,
+    /// The new authority is given up. Only while the old one still signs.
+    Abandoned,
 }
 
 fn client_port() -> u16 {
@@ -111,6 +118,7 @@ impl EngineAction for Rotate {
         let outcome = match self.module.state {
             PhaseState::Begun => self.begin(context, &store, there).await?,
             PhaseState::Ended => self.end(context, &store, there).await?,
+            PhaseState::Abandoned => self.abandon(context, &store, there).await?,
         };
         Ok(outcome
             .with("phase", self.module.phase.name())
@@ -133,8 +141,18 @@ impl Rotate {
             }
             return Ok(Outcome::ok());
         }
-        if let Some(refusal) = refusal(cluster, *phase, there.as_ref()) {
+        let anew = self.module.expired && there.is_none();
+        if let Some(refusal) = refusal(cluster, *phase, there.as_ref()).filter(|_| !anew) {
             return Ok(Outcome { refused: true, ..Outcome::failed(refusal) });
+        }
+        let is_needed = there.is_none() && (anew || !context.check_mode());
+        let old = if is_needed { authority(context, cluster, tls).await? } else { None };
+        if let Some(old) = old.as_ref().filter(|old| anew && !has_ended(old)) {
+            let msg = format!(
+                "the authority of `{cluster}` is good until {}: `etcdrun certs rotate-ca {cluster}` replaces it, and nobody notices",
+                old.certificate.not_after
+            );
+            return Ok(Outcome { refused: true, ..Outcome::failed(msg) });
         }
         let msg = format!("the phase `{}` begins", phase.name());
         if context.check_mode() {
@@ -143,11 +161,14 @@ impl Rotate {
         fence(context).await?;
         match there {
             None => {
-                let old = authority(context, cluster, tls).await?;
-                if let Some(old) = old {
-                    is_valid(&old)?;
+                if let Some(old) = old.filter(|_| !anew) {
+                    is_valid(cluster, &old)?;
                 }
-                drop(on_a_thread(context, cluster, tls, Rotation::begin).await?);
+                let phase = *phase;
+                let begin = move |cluster: &str, tls: &TlsSection, keeping: &Keeping<'_>| {
+                    Rotation::begin(cluster, tls, keeping, phase)
+                };
+                drop(on_a_thread(context, cluster, tls, begin).await?);
             }
             Some(there) => {
                 store.keep_rotation(&Rotation { phase: *phase, complete: false, ..there }).map_err(failed)?;
@@ -184,6 +205,34 @@ impl Rotate {
         } else {
             store.keep_rotation(&Rotation { complete: true, ..there }).map_err(failed)?;
         }
+        forget(context, cluster);
+        Ok(Outcome { msg, ..Outcome::changed() })
+    }
+
+    /// Forgets the new authority. What members have of it goes with the certificates that they get next.
+    async fn abandon(
+        &self,
+        context: &ActionContext,
+        store: &Store,
+        there: Option<Rotation>,
+    ) -> Result<Outcome, ActionError> {
+        let cluster = &self.module.cluster;
+        let Some(there) = there else { return Ok(Outcome::ok()) };
+        if there.phase != RotationPhase::Trust {
+            let flag = if there.phase == RotationPhase::Issue && !there.complete { "--issue" } else { "--finish" };
+            return Ok(Outcome {
+                refused: true,
+                ..Outcome::failed(format!(
+                    "the new authority of `{cluster}` signs already, and members have its certificates: go on with `etcdrun certs rotate-ca {cluster} {flag}`; once that is over, another rotation may replace it"
+                ))
+            });
+        }
+        let msg = format!("the new authority of {cluster} is given up; the old one stays");
+        if context.check_mode() {
+            return Ok(Outcome { msg, ..Outcome::changed() });
+        }
+        fence(context).await?;
+        there.abandon(store).map_err(failed)?;
         forget(context, cluster);
         Ok(Outcome { msg, ..Outcome::changed() })
     }
@@ -253,7 +302,7 @@ impl Rotate {
         &self,
         context: &ActionContext,
         there: &Rotation,
-        signer: fn(&Rotation, &TlsSection, &crate::pki::Keeping<'_>) -> Result<Authority, PkiError>,
+        signer: fn(&Rotation, &TlsSection, &Keeping<'_>) -> Result<Authority, PkiError>,
     ) -> Result<Credential, ActionError> {
         let PkiRotation { cluster, tls, .. } = &self.module;
         let rotation = there.clone();

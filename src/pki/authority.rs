@@ -19,6 +19,8 @@ use crate::{
 
 const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
 const SIGN_LIMIT: Duration = Duration::from_secs(60);
+/// What is over before that is of no use.
+const SHORTEST: Duration = Duration::from_secs(3600);
 
 /// Who signs the certificates of a cluster.
 pub struct Authority {
@@ -149,13 +151,46 @@ impl Authority {
             (Signer::Command(command), _) => match store.request(&request.common_name)? {
                 Some(text) => {
                     let pem = self.signed_by_command(command, &text).await?;
-                    key.must_be_in(&Certificate::parse(&pem)?)?;
+                    let certificate = Certificate::parse(&pem)?;
+                    key.must_be_in(&certificate)?;
+                    self.must_be_asked_for(request, &certificate, now)?;
                     pem
                 }
                 None => return Err(PkiError::new("the request for this key is not in the state folder any more")),
             },
         };
         Ok(Leaf { certificate, key: key.pem() })
+    }
+
+    /// Somebody else has signed it, and may have signed something else than what was asked for.
+    fn must_be_asked_for(&self, request: &Request, given: &Certificate, now: Timestamp) -> Result<(), PkiError> {
+        if given.not_before > Timestamp::now() {
+            return Err(PkiError::new(format!(
+                "`sign_command` gave a certificate that begins only at {}",
+                given.not_before
+            )));
+        }
+        // Whoever signs may have rules of its own for how long, for whom else, and in which organization.
+        let has_all = request.names.is_subset(&given.names);
+        let asked = Request {
+            early_renewal: SHORTEST,
+            organization: given.organization.clone(),
+            names: if has_all { given.names.clone() } else { request.names.clone() },
+            ..request.clone()
+        };
+        match asked.wish(Some(given), &self.certificate, now) {
+            Wish::Nothing => Ok(()),
+            Wish::Certificate(why) | Wish::KeyAndCertificate(why) => {
+                let name = &request.common_name;
+                let names: Vec<&str> = request.names.iter().map(String::as_str).chain([name.as_str()]).collect();
+                let help = format!(
+                    "nothing was sent. It should be for {}. A request is made together with its key, so other names take a new key: move server.key on the member away, and `etcdrun playbook settings.yaml` makes both",
+                    names.join(", ")
+                );
+                Err(PkiError::new(format!("`sign_command` gave a certificate for {name} that will not do: {why}"))
+                    .help(help))
+            }
+        }
     }
 
     /// Whether it can certify a key again that is elsewhere.

@@ -51,8 +51,14 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Begins one, with an authority that is made here or that `ca.next` names.
-    pub fn begin(cluster: &str, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
+    /// Begins one, with an authority that is made here or that `ca.next` names. At its first phase, unless the old authority
+    /// is worth nothing any more.
+    pub fn begin(
+        cluster: &str,
+        tls: &TlsSection,
+        keeping: &Keeping<'_>,
+        phase: RotationPhase,
+    ) -> Result<Self, PkiError> {
         let Some(old) = Authority::open(tls, keeping)? else {
             return Err(PkiError::new(format!("the cluster `{cluster}` has no authority yet"))
                 .help("`etcdrun playbook site.yaml` makes it"));
@@ -72,9 +78,16 @@ impl Rotation {
         if same(&new, &old.pem) {
             return Err(PkiError::new("`ca.next` is the authority that signs already"));
         }
-        let rotation = Self { phase: RotationPhase::Trust, complete: false, old: old.pem, new };
+        let rotation = Self { phase, complete: false, old: old.pem, new };
         keeping.store.keep_rotation(&rotation)?;
         Ok(rotation)
+    }
+
+    /// The old authority stays, and the new one is forgotten.
+    pub fn abandon(self, store: &Store) -> Result<(), PkiError> {
+        // As long as the rotation is there, it decides what is trusted.
+        store.keep_certificate(&self.old)?;
+        store.forget_rotation()
     }
 
     /// Whom members and clients trust, in PEM.

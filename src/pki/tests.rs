@@ -160,6 +160,27 @@ async fn a_command_can_sign_instead() {
     let again = signs.issue(&request, LeafKey::of(&first).unwrap(), &place.store).await.unwrap();
     assert_eq!(Certificate::parse(&again.certificate).unwrap().public_key, first.public_key);
 
+    // What comes back is not always what was asked for, and is worth nothing then.
+    let sign = |options: &str| script.replace("-days 9 -copy_extensions copyall", options);
+    let extensions = |text: &str| {
+        std::fs::write(path("extensions"), text).unwrap();
+        sign(&format!("-days 9 -extfile {}", path("extensions")))
+    };
+    let names = "subjectAltName=IP:10.0.0.1,DNS:etcd-1,IP:::1\n";
+    for (command, why) in [
+        (sign("-days 9"), "it is for"),
+        (sign("-days 0 -copy_extensions copyall"), "it ends at"),
+        (extensions(&format!("{names}extendedKeyUsage=clientAuth\n")), "not for this use"),
+    ] {
+        let wrong = Authority::open(&section(&command), &place.keeping()).unwrap().unwrap();
+        let key = LeafKey::generate(request.algorithm).unwrap();
+        let error = wrong.issue(&request, key, &place.store).await.err().unwrap();
+        assert!(error.message.contains(why) && error.help.is_some(), "{why}: {error}");
+    }
+    let more = extensions(&format!("{}extendedKeyUsage=clientAuth,serverAuth\n", names.replace('\n', ",DNS:also\n")));
+    let more = Authority::open(&section(&more), &place.keeping()).unwrap().unwrap();
+    assert!(issued(&more, &request, &place.store).await.names.contains("also"), "more than that does no harm");
+
     for (command, why) in [("exit 3", "exit status: 3"), ("echo no", "no certificate")] {
         let fails = Authority::open(&section(command), &place.keeping()).unwrap().unwrap();
         let key = LeafKey::generate(request.algorithm).unwrap();
@@ -221,7 +242,7 @@ fn step(place: &Place, phase: RotationPhase) {
 async fn an_authority_is_replaced_in_phases() {
     let (place, plain) = (Place::new(), TlsSection::default());
     let old = place.authority(&plain).certificate;
-    let rotation = Rotation::begin("prod", &plain, &place.keeping()).unwrap();
+    let rotation = Rotation::begin("prod", &plain, &place.keeping(), RotationPhase::Trust).unwrap();
     let new = Certificate::parse(&rotation.new).unwrap();
     assert_ne!(old.public_key, new.public_key);
     assert_eq!(signing(&place, &plain), (old.clone(), 2));
@@ -244,6 +265,22 @@ async fn an_authority_is_replaced_in_phases() {
 }
 
 #[tokio::test]
+async fn a_rotation_can_be_given_up_and_one_of_an_ended_authority_is_short() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let old = place.authority(&plain).certificate;
+    let rotation = Rotation::begin("prod", &plain, &place.keeping(), RotationPhase::Trust).unwrap();
+    rotation.abandon(&place.store).unwrap();
+    assert_eq!(signing(&place, &plain), (old, 1));
+    assert!(place.store.rotation().unwrap().is_none() && !place.store.next_key_path().exists());
+
+    let rotation = Rotation::begin("prod", &plain, &place.keeping(), RotationPhase::Finish).unwrap();
+    let new = Certificate::parse(&rotation.new).unwrap();
+    assert_eq!(signing(&place, &plain), (new.clone(), 1));
+    assert!(rotation.end(&plain, &place.store).unwrap());
+    assert_eq!(signing(&place, &plain), (new, 1));
+}
+
+#[tokio::test]
 async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
     let (one, other) = (Place::new(), Place::new());
     let files = |place: &Place, name: &str| {
@@ -257,11 +294,11 @@ async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
     let (next_certificate, next_key, new) = files(&other, "new");
     let mut tls = TlsSection::default();
     (tls.ca.certificate, tls.ca.key) = (Some(certificate), Some(key));
-    let error = Rotation::begin("prod", &tls, &one.keeping()).unwrap_err();
+    let error = Rotation::begin("prod", &tls, &one.keeping(), RotationPhase::Trust).unwrap_err();
     assert!(error.message.contains("nobody said which is the next one"), "{error}");
     tls.ca.next =
         Some(NextCa { certificate: next_certificate.clone(), key: Some(next_key.clone()), sign_command: vec![] });
-    Rotation::begin("prod", &tls, &one.keeping()).unwrap();
+    Rotation::begin("prod", &tls, &one.keeping(), RotationPhase::Trust).unwrap();
     assert_eq!(signing(&one, &tls), (old, 2));
     let mut early = tls.clone();
     (early.ca.certificate, early.ca.key, early.ca.next) = (Some(next_certificate), Some(next_key), None);

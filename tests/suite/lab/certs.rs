@@ -207,6 +207,14 @@ fn another_authority_takes_over_and_clients_do_not_notice() {
     let running = starts(&site);
     unnoticed(&site, "issue", &bundle, || drop(rotate(&["--issue"]).ends(0)));
     assert_eq!(starts(&site), running, "certificates are read at every handshake");
+    // The last phase was refused above, when clients were not ready. Nobody has said since that they are.
+    let later = site.place.folder.run(&["resume"]).ends(5);
+    assert!(later.stderr.contains("rotate-ca prod --finish"), "{}", later.stderr);
+    assert_eq!(starts(&site), running);
+    let list = certs(&site, &["list"]).ends(0).stdout;
+    assert!(list.contains("in the phase `issue`, complete") && list.contains("As issued here"), "{list}");
+    let late = rotate(&["--abandon"]).ends(3);
+    assert!(late.stdout.contains("signs already") && late.stdout.contains("--finish"), "{}", late.stdout);
     let old = rotate(&[]).ends(3);
     assert!(old.stdout.contains("in the phase `issue` already"), "{}", old.stdout);
 
@@ -224,6 +232,89 @@ fn another_authority_takes_over_and_clients_do_not_notice() {
         assert!(refused, "{name}");
     }
     site.is_served_by_all();
+    site.changes_nothing();
+}
+
+/// The certificate of the authority, as if it had ended yesterday: here, and on every member.
+fn end_authority(site: &Site) {
+    let key = site.place.folder.run(&["secret", "view", ".etcdrun/pki/prod/ca.key.age"]).ends(0);
+    site.place.folder.write("ca.key", &key.stdout);
+    let own = site.place.folder.path(".etcdrun/pki/prod/ca.crt");
+    let ended = site.place.hosts[0].path("/etc/etcd/pki/ca.crt").unwrap();
+    site.place.hosts[0].expire_certificate("/etc/etcd/pki/ca.crt", &site.place.folder.path("ca.key")).unwrap();
+    std::fs::copy(&ended, &own).unwrap();
+    for host in &site.place.hosts[1..] {
+        std::fs::copy(&ended, host.path("/etc/etcd/pki/ca.crt").unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn an_authority_that_has_ended_is_replaced_over_ssh_alone() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    site.etcdctl(&["put", "kept", "value"]);
+    let early = certs(&site, &["rotate-ca", "prod", "--expired"]).ends(3);
+    assert!(early.stdout.contains("is good until"), "{}", early.stdout);
+    end_authority(&site);
+    for host in &site.place.hosts {
+        host.run(&["systemctl", "restart", "--no-block", "etcd"]).unwrap();
+    }
+    let sick = site.etcdctl(&["endpoint", "health"]);
+    assert_eq!(sick.matches("is healthy").count(), 0, "{sick}");
+
+    for words in [&["rotate-ca", "prod"][..], &["renew", "--all"]] {
+        let said = certs(&site, words);
+        assert!(said.code != 0 && said.stdout.contains("rotate-ca prod --expired"), "{}", said.stdout);
+    }
+    certs(&site, &["rotate-ca", "prod", "--expired"]).ends(0);
+    site.is_served_by_all();
+    assert!(site.etcdctl(&["get", "kept"]).contains("value"));
+    assert!(!site.place.folder.path(".etcdrun/pki/prod/rotation.json").exists());
+    site.changes_nothing();
+}
+
+#[test]
+fn a_rotation_is_given_up_in_its_first_phase() {
+    let site = Site::new(3, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    let before = site.place.folder.read(".etcdrun/pki/prod/ca.crt");
+    certs(&site, &["rotate-ca", "prod"]).ends(0);
+    let running = starts(&site);
+    let said = certs(&site, &["rotate-ca", "prod", "--abandon"]).ends(0);
+    assert!(said.stdout.contains("is given up"), "{}", said.stdout);
+    assert_eq!(site.place.folder.read(".etcdrun/pki/prod/ca.crt"), before);
+    for host in &site.place.hosts {
+        assert_eq!(host.run(&["cat", "/etc/etcd/pki/ca.crt"]).unwrap().trim(), before.trim());
+    }
+    assert!(starts(&site).iter().zip(&running).all(|(now, before)| now != before), "trust is read at the start");
+    site.is_served_by_all();
+    site.changes_nothing();
+    // It can be begun anew.
+    certs(&site, &["rotate-ca", "prod"]).ends(0);
+    site.is_served_by_all();
+}
+
+#[test]
+fn what_is_wrong_with_a_member_is_told_and_not_waited_for() {
+    let site = Site::new(3, "3.5", PLAIN);
+    site.play(&[]).ends(0);
+    site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
+    let start = std::time::Instant::now();
+    let said = certs(&site, &["renew", "--all"]).ends(3);
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(said.stdout.contains(&format!("etcd is stopped on {}", site.names[1])), "{}", said.stdout);
+    site.place.hosts[1].run(&["systemctl", "start", "etcd"]).unwrap();
+    certs(&site, &["renew", "--all"]).ends(0);
+
+    // A file that was written in the second of the start, and after it, was not read.
+    let before = starts(&site);
+    let show = ["systemctl", "show", "--value", "-p", "ExecMainStartTimestamp", "--timestamp=unix", "etcd"];
+    let second = site.place.hosts[0].run(&show).unwrap();
+    let touch = format!("touch -d '{}.999999' /etc/etcd/pki/ca.crt", second.trim());
+    site.place.hosts[0].run(&["sh", "-c", &touch]).unwrap();
+    site.place.folder.run(&["playbook", "settings.yaml", "-i", "inventory.yaml"]).ends(0);
+    let restarted: Vec<bool> = starts(&site).iter().zip(&before).map(|(now, before)| now != before).collect();
+    assert_eq!(restarted, [true, false, false]);
     site.changes_nothing();
 }
 
