@@ -105,7 +105,7 @@ impl MemberClient {
     }
 
     /// Whether authentication is on: a login of nobody is refused for one reason or the other, before it is proposed.
-    pub(super) async fn authenticates(&self) -> Result<bool, EtcdError> {
+    pub(crate) async fn authenticates(&self) -> Result<bool, EtcdError> {
         let nobody = ConnectOptions::new().with_user("etcdrun-nobody", "-");
         match self.bounded(Client::from_channel(Channel::Tonic(self.channel.clone()), Some(nobody))).await {
             Err(EtcdError::Refused { reason, .. }) => Ok(!reason.contains("authentication is not enabled")),

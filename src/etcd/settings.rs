@@ -59,6 +59,16 @@ pub fn has(version: Version, name: &str) -> bool {
     SETTINGS.iter().any(|(known, first, last)| *known == name && (*first..=*last).contains(&version.minor))
 }
 
+/// Whether any version has the setting.
+pub fn is_setting(name: &str) -> bool {
+    SETTINGS.iter().any(|(known, ..)| *known == name)
+}
+
+/// Whether the setting follows from the rest of the inventory.
+pub fn follows(name: &str) -> bool {
+    OURS.iter().any(|(ours, _)| *ours == name)
+}
+
 /// Why a setting cannot be given for this version, and the way out.
 pub fn problem(version: Version, name: &str) -> Option<(String, Option<String>)> {
     if let Some((_, whence)) = OURS.iter().find(|(ours, _)| *ours == name) {

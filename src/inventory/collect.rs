@@ -366,7 +366,7 @@ pub(super) fn canonical(name: &str) -> &str {
     if name == "clusters" { "members" } else { name }
 }
 
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 253
         && !name.starts_with('-')

@@ -31,6 +31,7 @@ mod types;
 
 use std::path::PathBuf;
 
+pub(crate) use collect::is_name;
 pub use draft::RESERVED_VARS;
 pub use pattern::Pattern;
 pub use schema::schema;

@@ -8,6 +8,7 @@
 //! Pure: it decides and calculates. It connects nowhere, and writes nothing; `cli::member` looks, asks the person, and plays
 //! the playbook, in which the same rules are asked again before anything is done.
 
+mod adopt;
 mod change;
 mod drain;
 mod quorum;
@@ -15,6 +16,7 @@ mod request;
 mod situation;
 mod texts;
 
+pub(crate) use adopt::{Adoption, Newcomer, Server, Told, Url, is_address, places};
 pub(crate) use change::{Change, Edited, Listing};
 pub(crate) use drain::{Candidate, Departure, departures};
 pub(crate) use quorum::{Step, arithmetic};

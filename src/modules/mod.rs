@@ -26,6 +26,7 @@ mod etcd_cluster;
 mod etcd_config;
 mod etcd_defrag;
 mod etcd_downgrade;
+mod etcd_found;
 mod etcd_gate;
 mod etcd_hosts;
 mod etcd_member;
@@ -91,6 +92,7 @@ mod words;
 
 pub use action::{Action, ActionContext, ActionError, EngineAction, Progress, Reach};
 pub(crate) use etcd_access::tunnel;
+pub(crate) use etcd_found::{FoundEtcd, find_etcd, read_etcd_files};
 pub use etcd_hosts::{Questions, Server, Way, see_hosts};
 pub(crate) use etcd_restore::time as restore_time;
 pub use facts::{FACT_FIELDS, Facts};

@@ -122,6 +122,12 @@ impl Authority {
         Self::with_key(pem, &key).map_err(|error| at(key_path, error))
     }
 
+    /// One whose certificate is at hand, and whose key is in a file.
+    pub fn with_key_file(pem: String, path: &Path, opener: Option<&Arc<dyn Opener>>) -> Result<Self, PkiError> {
+        let key = open_key(&read(path)?, path, opener)?;
+        Self::with_key(pem, &key).map_err(|error| at(&path.display().to_string(), error))
+    }
+
     fn with_key(pem: String, key: &str) -> Result<Self, PkiError> {
         use rcgen::PublicKeyData;
         let key =

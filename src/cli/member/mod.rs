@@ -1,5 +1,6 @@
 //! `etcdrun member ...`: members come and go. Looks, shows what will be done, asks, and plays a playbook that does it.
 
+mod adopt;
 pub(super) mod facts;
 mod prepare;
 mod show;
@@ -42,7 +43,15 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Args, Debug)]
 pub struct MemberCommand {
     #[command(subcommand)]
-    verb: MemberVerb,
+    verb: AnyVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum AnyVerb {
+    #[command(flatten)]
+    Change(MemberVerb),
+    /// Write an inventory for a cluster that something else has made
+    Adopt(adopt::AdoptArgs),
 }
 
 #[derive(Subcommand, Debug)]
@@ -154,7 +163,11 @@ impl Shared {
 }
 
 pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliError> {
-    let (request, shared) = args.verb.request();
+    let verb = match &args.verb {
+        AnyVerb::Change(verb) => verb,
+        AnyVerb::Adopt(args) => return adopt::run(args, invocation),
+    };
+    let (request, shared) = verb.request();
     if shared.inventory.limit.is_some() {
         return Err(CliError::usage("--limit has no place here: the member is named"));
     }
@@ -163,7 +176,7 @@ pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliErr
         return play(request.verb, shared, BTreeMap::new(), invocation);
     }
     let mut site = Site::load(shared, invocation)?;
-    let cluster = args.verb.cluster(&site.inventory)?;
+    let cluster = verb.cluster(&site.inventory)?;
     let situation = site.look(&cluster, request.to.as_deref(), shared, invocation)?;
     Ok(carry_out(&site, &request, &situation, shared, !shared.yes, invocation)?.0)
 }

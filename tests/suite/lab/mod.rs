@@ -1,5 +1,6 @@
 //! Tests in the lab: real hypervisors, guests and hosts, each test with its own. `make test` brings the lab up for them.
 
+mod adopt;
 mod apart;
 mod backup;
 mod certs;

@@ -1,0 +1,241 @@
+//! What is written, and what is told.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+
+use super::{
+    AdoptArgs, Adopting, Visited,
+    enter::{Entry, Looked, NOBODY, SERVER},
+    way::{Stop, find, leave},
+    wrong,
+};
+use crate::{
+    cli::{
+        CliError,
+        input::{Input, Opening},
+    },
+    etcd::{ClusterRecord, Phase},
+    inventory,
+    membership::{Adoption, Url},
+    model::{Value, Version},
+    modules::FoundEtcd,
+    pki::{Certificate, Store},
+    report::sanitize,
+    source::disk,
+};
+
+/// What came of it.
+pub(super) struct Adopted {
+    pub(super) cluster: String,
+    pub(super) cluster_id: String,
+    pub(super) version: Version,
+    pub(super) members: Vec<Visited>,
+    pub(super) remarks: Vec<String>,
+    pub(super) unreachable: Vec<String>,
+    pub(super) files: Vec<PathBuf>,
+}
+
+impl Adopted {
+    pub(super) fn json(&self) -> Value {
+        let member = |visited: &Visited| {
+            let Visited { newcomer, version, .. } = visited;
+            json!({
+                "name": newcomer.name,
+                "address": newcomer.address,
+                "ip": newcomer.ip,
+                "version": version.map(|version| version.to_string()),
+                "unit": newcomer.server.as_ref().ok().and_then(|server| server.unit.clone()),
+            })
+        };
+        json!({
+            "cluster": self.cluster,
+            "cluster_id": self.cluster_id,
+            "version": self.version.to_string(),
+            "members": self.members.iter().map(member).collect::<Vec<_>>(),
+            "remarks": self.remarks,
+            "files": self.files,
+        })
+    }
+
+    pub(super) fn text(&self, args: &AdoptArgs) -> String {
+        let Self { cluster, cluster_id, version, members, .. } = self;
+        let mut text = format!("{cluster}: etcd {version}, {} members, id {cluster_id}\n", members.len());
+        let width = members.iter().map(|visited| visited.newcomer.name.len()).max().unwrap_or_default();
+        // Writing to a string cannot fail.
+        for Visited { newcomer, .. } in members {
+            let what = match &newcomer.server {
+                Ok(server) => {
+                    format!("{}, {} as {}", server.program, server.unit.as_deref().unwrap_or("no unit"), server.user)
+                }
+                Err(_) => "not visited".to_owned(),
+            };
+            let _ = writeln!(text, "  {:width$}  {}  {what}", newcomer.name, newcomer.ip);
+        }
+        self.remarks.iter().for_each(|remark| text += &format!("  ! {remark}\n"));
+        let files: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
+        let out = args.out.display();
+        let _ = writeln!(
+            text,
+            "written: {}\nnext: `etcdrun status -i {out}`, then `etcdrun plan site.yaml -i {out}`",
+            files.join(", ")
+        );
+        text
+    }
+}
+
+impl Adopting<'_> {
+    /// The inventory comes last: whoever finds it finds all that it names.
+    pub(super) fn write(
+        &self,
+        first: &Stop,
+        looked: Looked,
+        entry: Entry,
+        members: Vec<Visited>,
+    ) -> Result<Adopted, CliError> {
+        let version = entry.view.version;
+        let cluster = &self.args.cluster;
+        let folder = self.args.out.parent().unwrap_or(Path::new("")).to_owned();
+        let (authority_file, release_file) = (format!("{cluster}-ca.crt"), format!("etcd-{version}"));
+        let own = Certificate::parse(&looked.certificate).map_err(|error| wrong(&error))?;
+        let peer_urls = entry.view.list.iter().flatten().flat_map(|member| &member.peer_urls);
+        let peer_port = peer_urls.filter_map(|url| Url::parse(url)).map(|url| url.port).next().unwrap_or_default();
+        let adoption = Adoption {
+            cluster: cluster.clone(),
+            version,
+            peer_port,
+            members: members.iter().map(|visited| visited.newcomer.clone()).collect(),
+            organization: own.organization,
+            auth: entry.auth,
+            with_certificates: looked.told.wants_certificates(),
+            authority: authority_file.clone(),
+            authority_key: self.args.ca_key.as_ref().map(|key| absolute(key)),
+            release: release_file.clone(),
+            sha256: looked.found.sha256.clone(),
+            remarks: self.remarks(&entry, &members),
+        };
+        let composed = adoption.compose()?;
+        self.put(&folder.join(&authority_file), entry.authority.as_bytes())?;
+        self.bring(first, &looked.found, &folder.join(&release_file))?;
+        self.check(&composed.text)?;
+        let cluster_id = format!("{:x}", entry.view.cluster_id);
+        self.keep(&looked, &entry, &members, &cluster_id)?;
+        fs::write(&self.args.out, &composed.text)?;
+        let unreachable = members.iter().filter(|visited| visited.newcomer.server.is_err());
+        let unreachable = unreachable.map(|visited| visited.newcomer.name.clone()).collect();
+        let files = vec![
+            self.args.out.clone(),
+            folder.join(authority_file),
+            folder.join(release_file),
+            self.here.state.path().to_owned(),
+        ];
+        Ok(Adopted {
+            cluster: cluster.clone(),
+            cluster_id,
+            version,
+            members,
+            remarks: composed.remarks,
+            unreachable,
+            files,
+        })
+    }
+
+    fn remarks(&self, entry: &Entry, members: &[Visited]) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for Visited { newcomer, trouble, .. } in members {
+            match (&newcomer.server, trouble) {
+                (Err(why), _) => remarks.push(format!(
+                    "{} could not be visited, so nothing is known of its settings: {why}",
+                    newcomer.name
+                )),
+                (Ok(_), Some(trouble)) => remarks.push(format!("{}: {}", newcomer.name, sanitize(trouble))),
+                _ => {}
+            }
+        }
+        if entry.whose == SERVER {
+            let kept = Store::new(self.here.state.path(), &self.args.cluster).client_paths("root").0;
+            remarks.push(format!("the certificate and the key of the member that was asked are in {}, for want of better ones: --cert and --key, or --ca-key, bring root's", kept.display()));
+        }
+        if self.args.ca_key.is_none() {
+            remarks.push(
+                "nobody can sign certificates yet: `tls.ca` needs the authority's `key`, or a `sign_command`"
+                    .to_owned(),
+            );
+        }
+        if entry.auth == Some(true) && entry.whose == NOBODY {
+            remarks.push("authentication is on, by passwords: `auth` needs root's `root_password`".to_owned());
+        }
+        remarks
+    }
+
+    /// A file beside the inventory; one that is there already has to be the same.
+    fn put(&self, path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+        match fs::read(path) {
+            Ok(there) if there == bytes => return Ok(()),
+            Ok(_) if !self.args.force => {
+                let help = "move it away, or write over it with --force".to_owned();
+                return Err(CliError::usage_with_help(
+                    format!("{} is there already, and not the same", path.display()),
+                    Some(help),
+                ));
+            }
+            _ => {}
+        }
+        Ok(fs::write(path, bytes)?)
+    }
+
+    /// The server that runs, for the members that are still to come.
+    fn bring(&self, first: &Stop, found: &FoundEtcd, path: &Path) -> Result<(), CliError> {
+        let way = self.way(&[first])?;
+        let id = find(&way, first)?;
+        let program = format!("/proc/{}/exe", found.pid);
+        let bytes = self.runtime.block_on(async {
+            let session = way.session(id);
+            let mut bytes = Vec::new();
+            let downloaded = session.download(&program, &mut bytes).await;
+            leave(&way).await;
+            match downloaded {
+                Ok(outcome) if outcome.failed => Err(CliError::Unexpected(format!("{}: {}", first.host, outcome.msg))),
+                Ok(_) => Ok(bytes),
+                Err(error) => Err(CliError::Unreachable(format!("{}: {error}", first.host))),
+            }
+        })?;
+        self.put(path, &bytes)?;
+        Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+    }
+
+    /// What is written must be what the other commands understand.
+    fn check(&self, text: &str) -> Result<(), CliError> {
+        let mut input = Input::new(&self.args.known.keys, Opening::All, self.invocation);
+        let files = BTreeMap::from([(self.args.out.clone(), text.as_bytes().to_vec())]);
+        let paths = [self.args.out.clone()];
+        disk::pretend(files, || inventory::load(&paths, &mut input.sources, &mut input.diagnostics));
+        input.check(self.invocation)
+    }
+
+    /// So that nobody forms it again, and others get in.
+    fn keep(&self, looked: &Looked, entry: &Entry, members: &[Visited], cluster_id: &str) -> Result<(), CliError> {
+        let store = Store::new(self.here.state.path(), &self.args.cluster);
+        store.keep_certificate(&entry.authority).map_err(|error| wrong(&error))?;
+        if let Some((certificate, key)) = &entry.credential.identity {
+            store.keep_client("root", certificate, key).map_err(|error| wrong(&error))?;
+        }
+        let record = ClusterRecord {
+            phase: Phase::Formed,
+            token: looked.told.get("initial-cluster-token").unwrap_or("etcd-cluster").to_owned(),
+            members: members.iter().map(|visited| visited.newcomer.name.clone()).collect(),
+            cluster_id: Some(cluster_id.to_owned()),
+        };
+        Ok(record.keep(self.here.state.path(), &self.args.cluster)?)
+    }
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}

@@ -1,0 +1,758 @@
+//! A cluster that something else has made, as an inventory: what its servers were told becomes sections, and what cannot be
+//! carried over is said.
+
+use std::{collections::BTreeSet, fmt::Write, net::IpAddr};
+
+use indexmap::IndexMap;
+
+use super::Refusal;
+use crate::{
+    etcd::{observe::Listed, settings},
+    inventory::{edit::flow, is_name},
+    model::{Value, ValueMap, Version},
+    source::{Diagnostics, Sources, parse},
+};
+
+const KNOWN_CLIENT_PORT: u16 = 2379;
+const KNOWN_PEER_PORT: u16 = 2380;
+const KNOWN_DATA_DIR: &str = "/var/lib/etcd/data";
+const KNOWN_UNIT: &str = "etcd.service";
+const KNOWN_SHELL: &str = "/usr/sbin/nologin";
+/// What etcd takes if nobody says, and what etcdrun does.
+const THEIR_QUOTA: u64 = 2 << 30;
+const OUR_QUOTA: u64 = 8 << 30;
+
+/// Stands for an authority whose key is not at hand: everything but signing works.
+pub(crate) const NO_SIGNER: [&str; 3] = [
+    "sh",
+    "-c",
+    "echo 'name the key of the authority in the inventory, as tls.ca.key, or a command that signs, as tls.ca.sign_command' >&2; exit 1",
+];
+
+/// What a server was told, by the names of etcd's flags: by its configuration file, or by flags and the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told(IndexMap<String, String>);
+
+impl Told {
+    /// The file that alone counts, if there is one.
+    pub fn config_file(arguments: &[String], environment: &[(String, String)]) -> Option<String> {
+        let Self(mut told) = Self::by_words(arguments, environment);
+        told.shift_remove("config-file").filter(|path| !path.is_empty())
+    }
+
+    /// A flag wins over the environment.
+    pub fn by_words(arguments: &[String], environment: &[(String, String)]) -> Self {
+        let mut told = IndexMap::new();
+        for (name, value) in environment {
+            if let Some(name) = name.strip_prefix("ETCD_") {
+                told.insert(name.to_ascii_lowercase().replace('_', "-"), value.clone());
+            }
+        }
+        let mut words = arguments.iter().skip(1).peekable();
+        while let Some(word) = words.next() {
+            let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                // A flag without a value is one that is either on or off.
+                None => (flag, words.next_if(|next| is_value(next)).cloned().unwrap_or_else(|| "true".to_owned())),
+            };
+            told.insert(name.to_owned(), value);
+        }
+        Self(told)
+    }
+
+    /// With a configuration file etcd looks at nothing else.
+    pub fn by_file(path: &str, text: &str) -> Result<Self, Refusal> {
+        let mut sources = Sources::default();
+        let mut diagnostics = Diagnostics::default();
+        let file = sources.add(path, text);
+        let node = parse(&sources, file, &mut diagnostics);
+        let Some(Value::Object(map)) = node.map(|node| node.to_value()) else {
+            return Err(Refusal::gate(format!("{path}, which etcd was started with, is not a mapping in YAML"), ""));
+        };
+        let mut told = IndexMap::new();
+        for (name, value) in &map {
+            match (name.as_str(), value) {
+                ("client-transport-security", Value::Object(inner)) => tls_of("", inner, &mut told),
+                ("peer-transport-security", Value::Object(inner)) => tls_of("peer-", inner, &mut told),
+                (name, value) => put(&mut told, name.to_owned(), value),
+            }
+        }
+        Ok(Self(told))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value == "true" || value == "1")
+    }
+
+    /// A path, whole.
+    pub fn path(&self, name: &str, folder: &str) -> Option<String> {
+        self.get(name).map(|path| whole(path, folder))
+    }
+
+    pub fn data_dir(&self, folder: &str) -> String {
+        let default = || format!("{}.etcd", self.get("name").unwrap_or("default"));
+        whole(&self.get("data-dir").map_or_else(default, str::to_owned), folder)
+    }
+
+    /// Whether clients have to show a certificate.
+    pub fn wants_certificates(&self) -> bool {
+        self.is_on("client-cert-auth") || self.get("trusted-ca-file").is_some()
+    }
+
+    /// Where clients connect.
+    pub fn client_port(&self) -> u16 {
+        let urls = self.get("advertise-client-urls").or_else(|| self.get("listen-client-urls")).unwrap_or_default();
+        urls.split(',').filter_map(Url::parse).find(|url| url.is_secure).map_or(KNOWN_CLIENT_PORT, |url| url.port)
+    }
+
+    /// Whether etcdrun could run this server at all.
+    pub fn check(&self, name: &str, folder: &str) -> Result<(), Refusal> {
+        if self.is_on("auto-tls") || self.is_on("peer-auto-tls") {
+            return Err(Refusal::gate(
+                format!("{name} makes its certificates itself (auto-tls), and nobody can check them"),
+                "give the members certificates of one authority first",
+            ));
+        }
+        let is_plain = |flag: &str| {
+            self.get(flag).into_iter().flat_map(|urls| urls.split(',')).any(|url| url.starts_with("http:"))
+        };
+        let files = ["cert-file", "key-file", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file"];
+        let missing = files.into_iter().find(|file| self.get(file).is_none());
+        let plain = ["advertise-client-urls", "initial-advertise-peer-urls"].into_iter().find(|flag| is_plain(flag));
+        if let Some(what) = missing.map(|file| format!("no `{file}`")).or(plain.map(|flag| format!("http in `{flag}`")))
+        {
+            return Err(Refusal::gate(
+                format!("{name} does not use TLS for clients and peers: it has {what}"),
+                "etcdrun runs clusters with TLS only: switch it on, by etcd's own guide, and adopt the cluster then",
+            ));
+        }
+        let inside = format!("{}/member/wal", self.data_dir(folder));
+        match self.path("wal-dir", folder).filter(|wal| *wal != inside) {
+            Some(wal) => Err(Refusal::gate(
+                format!("{name} has its log apart from its data, in {wal}, and etcdrun keeps both in one folder"),
+                "replace the members by ones without `wal-dir`, one after the other, and adopt the cluster then",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The section `etcd` that comes to the same, without what is the same anyway; and what it cannot say.
+    fn section(&self, version: Version, folder: &str, remarks: &mut Vec<String>) -> ValueMap {
+        let mut section = ValueMap::new();
+        let mut put = |name: &str, value: Value| drop(section.insert(name.to_owned(), value));
+        match self.get("quota-backend-bytes").unwrap_or("0").parse::<i64>() {
+            Ok(quota) if quota < 0 => remarks.push("its database has no quota; with etcdrun it has 8GiB".to_owned()),
+            Ok(quota) => match u64::try_from(quota).unwrap_or_default() {
+                0 => put("quota", size(THEIR_QUOTA)),
+                OUR_QUOTA => {}
+                quota => put("quota", size(quota)),
+            },
+            Err(_) => {}
+        }
+        let mode = self.get("auto-compaction-mode").unwrap_or("periodic");
+        let retention = self.get("auto-compaction-retention").unwrap_or("0");
+        if (mode, retention) != ("revision", "1000") {
+            put("compaction", serde_json::json!({ "mode": mode, "retention": retention }));
+        }
+        match (self.get("enable-grpc-gateway") != Some("false"), self.wants_certificates()) {
+            (true, false) => put("gateway", true.into()),
+            (true, true) if self.get("enable-grpc-gateway").is_some() => {
+                remarks.push(
+                    "its REST gateway is on; etcdrun switches it off, since it does not pass on who a client is"
+                        .to_owned(),
+                );
+            }
+            _ => {}
+        }
+        let mut metrics = ValueMap::new();
+        if let Some("extensive") = self.get("metrics") {
+            metrics.insert("level".into(), "extensive".into());
+        }
+        if let Some(urls) = self.get("listen-metrics-urls") {
+            metrics.insert("urls".into(), urls.split(',').map(Value::from).collect());
+        }
+        if !metrics.is_empty() {
+            put("metrics", metrics.into());
+        }
+        if let Some(level) = self.get("log-level").filter(|level| *level != "info" && !level.starts_with("d-")) {
+            put("log_level", level.into());
+        }
+        let data_dir = self.data_dir(folder);
+        if data_dir != KNOWN_DATA_DIR {
+            put("data_dir", data_dir.into());
+        }
+        let client_port = self.client_port();
+        if client_port != KNOWN_CLIENT_PORT {
+            put("client_port", client_port.into());
+        }
+        let more = self.more(version, remarks);
+        if !more.is_empty() {
+            put("settings", more.into());
+        }
+        section
+    }
+
+    /// Settings that etcdrun has no word of its own for.
+    fn more(&self, version: Version, remarks: &mut Vec<String>) -> ValueMap {
+        let mut more = ValueMap::new();
+        for (name, value) in &self.0 {
+            let forms = name.starts_with("discovery") || name.starts_with("initial-");
+            // A variable that only looks like one of etcd's, such as a version that a package sets.
+            if value.is_empty() || forms || !settings::is_setting(name) {
+                continue;
+            }
+            match settings::problem(version, name) {
+                None => drop(more.insert(name.clone(), value.clone().into())),
+                Some(_) if settings::follows(name) => {}
+                Some((problem, _)) => remarks.push(format!("`{name}: {value}` is left out: {problem}")),
+            }
+        }
+        let named =
+            ["peer-cert-allowed-cn", "peer-cert-allowed-hostname"].into_iter().find(|name| more.contains_key(*name));
+        if let Some(name) = named {
+            remarks.push(format!("`{name}` lets in peers by what their certificates say; those that etcdrun makes have the member's name as the common name"));
+        }
+        more
+    }
+}
+
+/// The next word belongs to the flag before it.
+fn is_value(word: &str) -> bool {
+    !word.starts_with('-') || word[1..].starts_with(|first: char| first.is_ascii_digit())
+}
+
+fn whole(path: &str, folder: &str) -> String {
+    let path = path.trim_end_matches('/');
+    match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("{}/{}", folder.trim_end_matches('/'), path.trim_start_matches("./")),
+    }
+}
+
+fn tls_of(prefix: &str, section: &ValueMap, told: &mut IndexMap<String, String>) {
+    for (name, value) in section {
+        let name = match name.as_str() {
+            "allowed-cn" | "allowed-hostname" => format!("{prefix}cert-{name}"),
+            name => format!("{prefix}{name}"),
+        };
+        put(told, name, value);
+    }
+}
+
+fn put(told: &mut IndexMap<String, String>, name: String, value: &Value) {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match value {
+        Value::Null | Value::Object(_) => {}
+        Value::Array(items) => drop(told.insert(name, items.iter().map(text).collect::<Vec<_>>().join(","))),
+        value => drop(told.insert(name, text(value))),
+    }
+}
+
+fn size(bytes: u64) -> Value {
+    let unit = [(1_u64 << 30, "GiB"), (1 << 20, "MiB")].into_iter().find(|(unit, _)| bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| bytes.into(), |(unit, name)| format!("{}{name}", bytes / unit).into())
+}
+
+/// A place where etcd answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub is_secure: bool,
+    pub host: String,
+    pub port: u16,
+}
+
+impl Url {
+    pub fn parse(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.trim().split_once("://")?;
+        let rest = rest.split('/').next().unwrap_or_default();
+        let (host, port) = rest.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(Self { is_secure: scheme == "https", host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+/// Whether the members, as they list each other, can be those of an inventory. Gives where each of them is.
+pub(crate) fn places(cluster: &str, list: &[Listed]) -> Result<Vec<Url>, Refusal> {
+    let (mut places, mut names) = (Vec::new(), BTreeSet::new());
+    for member in list {
+        let (name, id, urls) = (&member.name, member.id, member.peer_urls.join(", "));
+        if name.is_empty() {
+            return Err(Refusal::gate(
+                format!("a member at {urls} was added and never started"),
+                format!("start it, or take it out: `etcdctl member remove {id:x}`"),
+            ));
+        }
+        if member.is_learner {
+            return Err(Refusal::gate(
+                format!("{name} is a learner: the cluster is about to change"),
+                format!(
+                    "let it get its vote (`etcdctl member promote {id:x}`), or take it out, and adopt the cluster then"
+                ),
+            ));
+        }
+        if !is_name(name) || name == cluster {
+            let why = if name == cluster {
+                "is that of the cluster".to_owned()
+            } else {
+                format!("cannot be that of a host ({name:?})")
+            };
+            return Err(Refusal::gate(
+                format!("the name of the member at {urls} {why}"),
+                "names are letters, digits, `.`, `_` and `-`; restart it with another `--name`, which etcd takes over, or choose another name for the cluster",
+            ));
+        }
+        if !names.insert(name) {
+            return Err(Refusal::gate(
+                format!("two members have the name {name}"),
+                "restart one of them with another `--name`, which etcd takes over",
+            ));
+        }
+        match member.peer_urls.iter().filter_map(|url| Url::parse(url)).next() {
+            Some(url) if url.is_secure => places.push(url),
+            _ => {
+                return Err(Refusal::gate(
+                    format!("{name} is at {urls}, which is not an https URL with a port"),
+                    "etcdrun runs clusters with TLS only: `etcdctl member update` gives a member another URL",
+                ));
+            }
+        }
+    }
+    match places.windows(2).find(|pair| pair[0].port != pair[1].port) {
+        Some(pair) => Err(Refusal::gate(
+            format!("members listen for their peers at different ports: {} and {}", pair[0].port, pair[1].port),
+            "in an inventory `peer_port` is one for the whole cluster",
+        )),
+        None => Ok(places),
+    }
+}
+
+/// A member that becomes one of an inventory.
+#[derive(Clone, Debug)]
+pub(crate) struct Newcomer {
+    pub name: String,
+    /// Where SSH goes.
+    pub address: String,
+    /// Where etcd is.
+    pub ip: String,
+    pub ssh: ValueMap,
+    /// Names that its certificate is for.
+    pub names: BTreeSet<String>,
+    /// What runs there, or why that is not known.
+    pub server: Result<Server, String>,
+}
+
+/// A server that was looked at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Server {
+    pub told: Told,
+    pub folder: String,
+    pub user: String,
+    /// The user's home and shell, where they are known.
+    pub account: Option<(String, String)>,
+    pub unit: Option<String>,
+    pub program: String,
+    pub sha256: String,
+    pub is_contained: bool,
+    /// Whose folder its data folder is in.
+    pub above_owner: Option<String>,
+}
+
+/// All that is known of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Adoption {
+    pub cluster: String,
+    pub version: Version,
+    pub peer_port: u16,
+    pub members: Vec<Newcomer>,
+    pub organization: Option<String>,
+    /// Whether etcd asks who a client is; nothing if it did not say.
+    pub auth: Option<bool>,
+    pub with_certificates: bool,
+    /// Files as the inventory names them.
+    pub authority: String,
+    pub authority_key: Option<String>,
+    pub release: String,
+    pub sha256: String,
+    /// What is to be known beside what follows from the rest.
+    pub remarks: Vec<String>,
+}
+
+/// The inventory's text, and what it cannot say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Composed {
+    pub text: String,
+    pub remarks: Vec<String>,
+}
+
+impl Adoption {
+    pub fn compose(&self) -> Result<Composed, Refusal> {
+        let mut remarks = self.remarks.clone();
+        let mut sections = Vec::new();
+        for (member, server) in self.visited() {
+            let mut own = Vec::new();
+            sections.push(server.told.section(self.version, &server.folder, &mut own));
+            own.extend(server.remarks());
+            if server.sha256 != self.sha256 {
+                own.push(format!("its etcd {} is another build than the one that was brought along", self.version));
+            }
+            remarks.extend(own.into_iter().map(|remark| format!("{}: {remark}", member.name)));
+        }
+        let (mut etcd, own) = apart(sections);
+        agree(self.visited().map(|(member, _)| member.name.as_str()).zip(&own))?;
+        if self.peer_port != KNOWN_PEER_PORT {
+            etcd.insert("peer_port".into(), self.peer_port.into());
+        }
+        let (ssh, own_ssh) = apart(self.members.iter().map(|member| member.ssh.clone()).collect());
+        let mut text = String::from("etcd_releases:\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  {}: {{ file: {}, sha256: {} }}\nclusters:\n  {}:",
+            self.version,
+            flow(&self.release.clone().into()),
+            self.sha256,
+            self.cluster
+        );
+        let _ = writeln!(text, "    etcd:\n      version: {}", self.version);
+        etcd.iter().for_each(|(name, value)| text += &format!("      {name}: {}\n", flow(value)));
+        self.tls(&mut text);
+        let auth = self.auth_section();
+        for (name, section) in [("auth", auth), ("ssh", ssh), ("vars", self.vars())] {
+            if !section.is_empty() {
+                let _ = writeln!(text, "    {name}: {}", flow(&section.into()));
+            }
+        }
+        text += "    members:\n";
+        let mut own = self.visited().map(|(member, _)| &member.name).zip(own).collect::<IndexMap<_, _>>();
+        for (member, ssh) in self.members.iter().zip(own_ssh) {
+            let mut entry = ValueMap::from_iter([("address".to_owned(), Value::from(member.address.clone()))]);
+            let mut etcd = own.shift_remove(&member.name).unwrap_or_default();
+            if member.ip != member.address {
+                etcd.insert("ip".into(), member.ip.clone().into());
+            }
+            for (name, section) in [("etcd", etcd), ("ssh", ssh)] {
+                if !section.is_empty() {
+                    entry.insert(name.to_owned(), section.into());
+                }
+            }
+            let _ = writeln!(text, "      {}: {}", flow(&member.name.clone().into()), flow(&entry.into()));
+        }
+        Ok(Composed { text: format!("{}{text}", self.head(&remarks)), remarks })
+    }
+
+    fn visited(&self) -> impl Iterator<Item = (&Newcomer, &Server)> {
+        self.members.iter().filter_map(|member| Some((member, member.server.as_ref().ok()?)))
+    }
+
+    fn head(&self, remarks: &[String]) -> String {
+        let mut head = format!(
+            "# The cluster {}, which something else has made; written by `etcdrun member adopt`.\n",
+            self.cluster
+        );
+        if !remarks.is_empty() {
+            head += "# To be known, and mended, before the first `etcdrun playbook site.yaml`:\n";
+            remarks.iter().for_each(|remark| head += &format!("# - {remark}\n"));
+        }
+        head
+    }
+
+    fn tls(&self, text: &mut String) {
+        let _ = writeln!(text, "    tls:");
+        if let Some(organization) = &self.organization {
+            let _ = writeln!(text, "      organization: {}", flow(&organization.clone().into()));
+        }
+        let names = self.more_names();
+        if !names.is_empty() {
+            let _ = writeln!(text, "      names: {}", flow(&names.into_iter().map(Value::from).collect()));
+        }
+        let _ = writeln!(text, "      ca:\n        certificate: {}", flow(&self.authority.clone().into()));
+        match &self.authority_key {
+            Some(key) => *text += &format!("        key: {}\n", flow(&key.clone().into())),
+            None => {
+                let command = flow(&NO_SIGNER.into_iter().map(Value::from).collect());
+                let _ = writeln!(
+                    text,
+                    "        # Put the authority's `key` here (it may be encrypted with age), or a command that signs. Until then nobody can.\n        sign_command: {command}"
+                );
+            }
+        }
+    }
+
+    /// Names in the members' certificates that are none of theirs, such as a load balancer's.
+    fn more_names(&self) -> BTreeSet<String> {
+        let own = ["localhost", "127.0.0.1", "::1"].into_iter();
+        let own = own.chain(self.members.iter().flat_map(|member| [member.name.as_str(), &member.ip, &member.address]));
+        let own: BTreeSet<&str> = own.collect();
+        let all = self.members.iter().flat_map(|member| &member.names);
+        all.filter(|name| !own.contains(name.as_str())).cloned().collect()
+    }
+
+    fn auth_section(&self) -> ValueMap {
+        let mut auth = ValueMap::new();
+        if self.auth != Some(true) {
+            auth.insert("enabled".into(), false.into());
+        }
+        if !self.with_certificates {
+            auth.insert("method".into(), "password".into());
+        }
+        auth
+    }
+
+    /// What the roles have to know to leave the folders of others alone.
+    fn vars(&self) -> ValueMap {
+        let mut vars = ValueMap::new();
+        let Some((_, server)) = self.visited().next() else { return vars };
+        if server.user != "etcd" && server.user != "root" {
+            vars.insert("etcd_user".into(), server.user.clone().into());
+        }
+        let is_own = |server: &Server| server.user != "root" && server.above_owner.as_ref() == Some(&server.user);
+        let data_dir = server.told.data_dir(&server.folder);
+        let above = data_dir.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
+        let mount = match self.visited().all(|(_, server)| is_own(server)) {
+            true => above,
+            false => {
+                vars.insert("etcd_data_mount".into(), data_dir.clone().into());
+                data_dir
+            }
+        };
+        // Nobody can change the user of a server that runs.
+        if let Some((home, shell)) = server.account.as_ref().filter(|_| server.user != "root") {
+            let usual = [("etcd_user_home", home, mount.as_str()), ("etcd_user_shell", shell, KNOWN_SHELL)];
+            let other = usual.into_iter().filter(|(_, value, usual)| value != usual);
+            vars.extend(other.map(|(name, value, _)| (name.to_owned(), value.clone().into())));
+        }
+        vars
+    }
+}
+
+impl Server {
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.is_contained {
+            remarks.push("etcd runs in a container; etcdrun can look at it and back it up, but not take its place: replace the member by one on a machine".to_owned());
+            return remarks;
+        }
+        match self.unit.as_deref() {
+            Some(KNOWN_UNIT) => {}
+            Some(unit) => remarks.push(format!("etcd is run by {unit}, and etcdrun runs it as {KNOWN_UNIT}: rename the unit, one member after the other")),
+            None => remarks.push(format!("etcd is run by no unit of systemd, and etcdrun runs it as {KNOWN_UNIT}: make it one, one member after the other")),
+        }
+        if self.user == "root" {
+            remarks.push("etcd runs as root, and etcdrun runs it as the user etcd: stop it, give its data to that user and start it as that user, one member after the other".to_owned());
+        }
+        remarks
+    }
+}
+
+/// What all have in common, and what each has beside that. A mapping is not one value, but many.
+fn apart(all: Vec<ValueMap>) -> (ValueMap, Vec<ValueMap>) {
+    let Some(first) = all.first().cloned() else { return (ValueMap::new(), all) };
+    let (mut common, mut own) = (ValueMap::new(), all);
+    for (name, value) in first {
+        let inner = |map: &ValueMap| map.get(&name).map(|value| value.as_object().cloned());
+        let maps: Option<Vec<ValueMap>> = own.iter().map(|map| inner(map).flatten()).collect();
+        match maps {
+            Some(maps) => {
+                let (shared, rests) = apart(maps);
+                if !shared.is_empty() {
+                    common.insert(name.clone(), shared.into());
+                }
+                for (map, rest) in own.iter_mut().zip(rests) {
+                    map.shift_remove(&name);
+                    if !rest.is_empty() {
+                        map.insert(name.clone(), rest.into());
+                    }
+                }
+            }
+            None if own.iter().all(|map| map.get(&name) == Some(&value)) => {
+                own.iter_mut().for_each(|map| drop(map.shift_remove(&name)));
+                common.insert(name, value);
+            }
+            None => {}
+        }
+    }
+    (common, own)
+}
+
+/// Some things can only be said of the whole cluster.
+fn agree<'a>(own: impl Iterator<Item = (&'a str, &'a ValueMap)>) -> Result<(), Refusal> {
+    for (member, section) in own {
+        if let Some(name) = ["data_dir", "client_port"].into_iter().find(|name| section.contains_key(*name)) {
+            return Err(Refusal::gate(
+                format!("the members do not agree on `{name}`: {member} has {}", flow(&section[name])),
+                "in an inventory it is one for the whole cluster: replace the members that differ, one after the other",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether etcd can bind it.
+pub(crate) fn is_address(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    const TLS: &str =
+        "--cert-file a --key-file b --trusted-ca-file c --peer-cert-file a --peer-key-file b --peer-trusted-ca-file c";
+
+    fn server(flags: &str) -> Server {
+        let told = Told::by_words(&words(&format!("etcd {TLS} {flags}")), &[]);
+        Server {
+            told,
+            folder: "/".into(),
+            user: "etcd".into(),
+            unit: Some(KNOWN_UNIT.into()),
+            sha256: "0".repeat(64),
+            above_owner: Some("etcd".into()),
+            ..Server::default()
+        }
+    }
+
+    fn adoption(servers: Vec<Result<Server, String>>) -> Adoption {
+        let member = |(number, server): (usize, Result<Server, String>)| Newcomer {
+            name: format!("m{number}"),
+            address: format!("10.0.0.{number}"),
+            ip: format!("10.0.0.{number}"),
+            ssh: ValueMap::from_iter([("user".to_owned(), Value::from("ops"))]),
+            names: BTreeSet::from([format!("10.0.0.{number}"), "lb.example.org".to_owned()]),
+            server,
+        };
+        Adoption {
+            cluster: "prod".into(),
+            version: "3.5.34".parse().unwrap(),
+            peer_port: 2380,
+            members: servers.into_iter().enumerate().map(member).collect(),
+            organization: None,
+            auth: Some(false),
+            with_certificates: true,
+            authority: "prod-ca.crt".into(),
+            authority_key: None,
+            release: "etcd-3.5.34".into(),
+            sha256: "0".repeat(64),
+            remarks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_a_file_over_both() {
+        let environment = [("ETCD_NAME".to_owned(), "env".to_owned()), ("ETCD_DATA_DIR".to_owned(), "data".to_owned())];
+        let arguments = words("etcd -name=flag --client-cert-auth --quota-backend-bytes -1 --log-level warn");
+        let told = Told::by_words(&arguments, &environment);
+        assert_eq!(told.get("name"), Some("flag"));
+        assert_eq!((told.get("client-cert-auth"), told.get("quota-backend-bytes")), (Some("true"), Some("-1")));
+        assert_eq!((told.get("log-level"), told.data_dir("/run/here").as_str()), (Some("warn"), "/run/here/data"));
+        assert_eq!(Told::config_file(&arguments, &environment), None);
+        let by_file = [("ETCD_CONFIG_FILE".to_owned(), "/etc/etcd.yml".to_owned())];
+        assert_eq!(Told::config_file(&words("etcd"), &by_file).as_deref(), Some("/etc/etcd.yml"));
+        let text = "name: file\nlisten-client-urls: https://0.0.0.0:2379\nclient-transport-security: { cert-file: a, client-cert-auth: true }\npeer-transport-security: { trusted-ca-file: b, allowed-cn: peers }\n";
+        let told = Told::by_file("etcd.yml", text).unwrap();
+        assert_eq!((told.get("name"), told.get("cert-file")), (Some("file"), Some("a")));
+        assert_eq!((told.get("peer-trusted-ca-file"), told.get("peer-cert-allowed-cn")), (Some("b"), Some("peers")));
+        assert!(told.wants_certificates() && Told::by_file("x", "- a").is_err());
+    }
+
+    #[test]
+    fn what_etcdrun_cannot_run_is_refused() {
+        let refused = |flags: &str| {
+            let told = Told::by_words(&words(&format!("etcd {flags}")), &[]);
+            told.check("m", "/").err().map(|refusal| refusal.to_string()).unwrap_or_default()
+        };
+        assert_eq!(refused(TLS), "");
+        assert!(refused("--name m").contains("does not use TLS for clients and peers: it has no `cert-file`"));
+        assert!(
+            refused(&format!("{TLS} --advertise-client-urls http://a:2379"))
+                .contains("http in `advertise-client-urls`")
+        );
+        assert!(refused(&format!("{TLS} --auto-tls")).contains("auto-tls"));
+        assert!(refused(&format!("{TLS} --data-dir /d --wal-dir /w")).contains("its log apart from its data, in /w"));
+        assert_eq!(refused(&format!("{TLS} --data-dir /d --wal-dir /d/member/wal")), "");
+    }
+
+    #[test]
+    fn what_servers_have_in_common_is_the_clusters_and_the_rest_their_own() {
+        let same = "--data-dir /srv/data --auto-compaction-mode revision --auto-compaction-retention 1000 --snapshot-count 5000";
+        let servers = [
+            Ok(server(&format!("{same} --heartbeat-interval 100 --quota-backend-bytes 8589934592"))),
+            Ok(server(&format!("{same} --heartbeat-interval 200 --quota-backend-bytes 8589934592"))),
+            Err("no route".to_owned()),
+        ];
+        let composed = adoption(servers.to_vec()).compose().unwrap();
+        let text = &composed.text;
+        assert!(text.contains("      data_dir: /srv/data\n      settings: { snapshot-count: \"5000\" }\n"), "{text}");
+        assert!(
+            text.contains("m1: { address: 10.0.0.1, etcd: { settings: { heartbeat-interval: \"200\" } } }"),
+            "{text}"
+        );
+        assert!(text.contains("      m2: { address: 10.0.0.2 }\n"), "{text}");
+        assert!(text.contains("names: [lb.example.org]") && text.contains("ssh: { user: ops }"), "{text}");
+        assert!(text.contains("auth: { enabled: false }") && !text.contains("etcd_data_mount"), "{text}");
+        assert!(!text.contains("quota") && !text.contains("compaction") && !text.contains("cert-file"), "{text}");
+        assert_eq!(composed.remarks, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_etcd_does_by_itself_is_said_where_etcdrun_would_do_otherwise() {
+        let text = adoption(vec![Ok(server("--data-dir /var/lib/etcd/data"))]).compose().unwrap().text;
+        assert!(text.contains("quota: \"2GiB\"\n") || text.contains("quota: 2GiB\n"), "{text}");
+        assert!(text.contains("compaction: { mode: periodic, retention: \"0\" }"), "{text}");
+    }
+
+    #[test]
+    fn folders_of_others_are_left_alone() {
+        let own = server("--data-dir /var/lib/etcd");
+        let above = Server { above_owner: Some("root".into()), ..own.clone() };
+        assert!(adoption(vec![Ok(above)]).compose().unwrap().text.contains("vars: { etcd_data_mount: /var/lib/etcd }"));
+        let root =
+            Server { user: "root".into(), above_owner: Some("root".into()), unit: Some("x.service".into()), ..own };
+        let composed = adoption(vec![Ok(root)]).compose().unwrap();
+        assert!(composed.text.contains("etcd_data_mount") && !composed.text.contains("etcd_user"), "{}", composed.text);
+        assert!(composed.remarks[0].contains("is run by x.service") && composed.remarks[1].contains("as root"));
+        let named = [Ok(server("--data-dir /a")), Ok(server("--data-dir /b"))];
+        assert!(adoption(named.to_vec()).compose().unwrap_err().to_string().contains("do not agree on `data_dir`"));
+    }
+
+    #[test]
+    fn settings_that_cannot_stay_are_told() {
+        let servers = vec![Ok(server("--unsafe-no-fsync --peer-cert-allowed-cn peers --name m0"))];
+        let remarks = adoption(servers).compose().unwrap().remarks.join("\n");
+        assert!(
+            remarks.contains("`unsafe-no-fsync: true` is left out") && remarks.contains("peer-cert-allowed-cn"),
+            "{remarks}"
+        );
+    }
+
+    #[test]
+    fn members_that_cannot_be_those_of_an_inventory_are_refused() {
+        let listed = |name: &str, url: &str, is_learner| Listed {
+            id: 10,
+            name: name.into(),
+            peer_urls: vec![url.into()],
+            is_learner,
+        };
+        let told = |list: &[Listed]| {
+            places("prod", list).map_or_else(|refusal| refusal.to_string(), |places| format!("{}", places.len()))
+        };
+        let good = listed("a", "https://10.0.0.1:2380", false);
+        assert_eq!(told(&[good.clone(), listed("b", "https://[fd00::1]:2380", false)]), "2");
+        assert!(told(&[listed("", "https://10.0.0.2:2380", true)]).contains("was added and never started"));
+        assert!(told(&[listed("b", "https://10.0.0.2:2380", true)]).contains("is a learner"));
+        assert!(told(&[listed("a b", "https://10.0.0.2:2380", false)]).contains("cannot be that of a host"));
+        assert!(told(&[listed("prod", "https://10.0.0.2:2380", false)]).contains("is that of the cluster"));
+        assert!(told(&[good.clone(), good.clone()]).contains("two members have the name a"));
+        assert!(told(&[listed("b", "http://10.0.0.2:2380", false)]).contains("is not an https URL"));
+        assert!(told(&[good, listed("b", "https://10.0.0.2:9380", false)]).contains("different ports"));
+    }
+}
