@@ -1,6 +1,9 @@
 //! What is wrong with who belongs to a cluster, and the command that mends it.
 
-use crate::etcd::observe::{Listed, Observation, View};
+use crate::{
+    etcd::observe::{Listed, Observation, View},
+    modules::MadeGuest,
+};
 
 /// A member of the inventory, as far as it was seen.
 pub(super) struct Known<'a> {
@@ -78,6 +81,22 @@ fn not_listed(member: &Known<'_>) -> String {
     }
 }
 
+/// A guest that was made for the cluster, and is no member of it there; `place` is where a member of its name is.
+pub(super) fn orphan(guest: &MadeGuest, hypervisor: &str, place: Option<&str>) -> String {
+    let MadeGuest { name, cluster, state } = guest;
+    let why = match place {
+        Some(place) => format!("since {name} is on {place} now"),
+        None => format!("and {cluster} has no such member"),
+    };
+    let off = match state.as_str() {
+        "shut off" | "crashed" => String::new(),
+        _ => format!("`etcdrun ssh {hypervisor} -- virsh destroy {name}` powers it off, "),
+    };
+    format!(
+        "{hypervisor} has a guest {name} ({state}) that nobody needs, {why}; {off}`etcdrun ssh {hypervisor} -- virsh undefine --nvram {name}` takes it out, and its disks stay"
+    )
+}
+
 /// Whether it does not answer while others lead on; without a leader a member is the least of the worries.
 fn is_dead(name: &str, observation: &Observation) -> bool {
     observation.leader().is_some() && !observation.members.iter().any(|seen| seen.name == name && seen.is_well())
@@ -123,6 +142,18 @@ mod tests {
             read: Ok(()),
         };
         Observation { members: vec![Seen { name: "a".into(), answer: Ok(view) }], auth: None }
+    }
+
+    #[test]
+    fn a_guest_that_is_left_over_names_what_takes_it_out() {
+        let guest = |state: &str| MadeGuest { name: "b".into(), cluster: "prod".into(), state: state.into() };
+        let running = orphan(&guest("running"), "hv1", Some("hv2"));
+        assert!(
+            running.contains("since b is on hv2 now; `etcdrun ssh hv1 -- virsh destroy b` powers it off"),
+            "{running}"
+        );
+        let off = orphan(&guest("shut off"), "hv1", None);
+        assert!(off.contains("and prod has no such member; `etcdrun ssh hv1 -- virsh undefine --nvram b`"), "{off}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `etcdrun status [CLUSTER]`: how clusters are. Asks every member through its own host, and changes nothing.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -18,7 +18,7 @@ use super::{
     args::{ConnectionArgs, InventoryArgs},
     certs::find_cluster,
     input::{Input, Opening},
-    mending::{Known, disagreements},
+    mending::{Known, disagreements, orphan},
     record::state_folder,
     run::reach,
 };
@@ -33,7 +33,7 @@ use crate::{
         sections::{AuthMethod, AuthSection, EtcdSection, TlsSection},
     },
     model::ByteSize,
-    modules::{guest_states, tunnel},
+    modules::{GuestStates, guest_states, tunnel},
     pki::{Authority, Certificate, Keeping, PkiError, Renewal, Store},
     report::{Look, MultiProgress, Tone, sanitize},
     source::{Node, Opener, from_node},
@@ -82,7 +82,10 @@ pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError>
     let visit = Visit::new(inventory.clone(), connector, options);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let clusters = runtime.block_on(async {
-        let clusters = join_all(plans.iter().map(|plan| plan.look(&visit, &inventory, input.sources.opener()))).await;
+        let asking = join_all(plans.iter().map(|plan| plan.ask_all(&visit, input.sources.opener())));
+        let (answers, guests) = tokio::join!(asking, guests(&plans, &visit, &inventory, limit));
+        let clusters: Vec<ClusterReport> =
+            plans.iter().zip(answers).map(|(plan, answers)| plan.report(answers, &guests)).collect();
         // A host that hangs must not keep us.
         let _ = timeout(Duration::from_secs(2), visit.close()).await;
         clusters
@@ -148,11 +151,9 @@ impl Plan {
         self.members.iter().map(|member| (member.id, member.ip.as_str()))
     }
 
-    async fn look(&self, visit: &Visit, inventory: &Inventory, opener: Option<&Arc<dyn Opener>>) -> ClusterReport {
+    async fn ask_all(&self, visit: &Visit, opener: Option<&Arc<dyn Opener>>) -> Vec<Answer> {
         let credential = self.credential(opener).await;
-        let asking = self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()));
-        let (answers, guests) = tokio::join!(join_all(asking), self.guests(visit, inventory));
-        self.report(answers, &guests)
+        join_all(self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()))).await
     }
 
     /// What the members say, and which of their hosts cannot be reached.
@@ -161,9 +162,7 @@ impl Plan {
         visit: &Visit,
         opener: Option<&Arc<dyn Opener>>,
     ) -> (Observation, Vec<(String, String)>) {
-        let credential = self.credential(opener).await;
-        let asking = self.members.iter().map(|member| self.ask(visit, member, credential.as_ref()));
-        let answers = join_all(asking).await;
+        let answers = self.ask_all(visit, opener).await;
         let mut unreachable = Vec::new();
         let seen = self.members.iter().zip(answers).map(|(member, answer)| match answer {
             Answer::Seen(seen, _) => *seen,
@@ -223,37 +222,22 @@ impl Plan {
         Answer::Seen(Box::new(seen), certificate.ok().map(|certificate| certificate.not_after))
     }
 
-    /// What hypervisors say of their guests, or why they say nothing.
-    async fn guests(&self, visit: &Visit, inventory: &Inventory) -> HashMap<HostId, Result<States, String>> {
-        let mut by_hypervisor: BTreeMap<HostId, Vec<&str>> = BTreeMap::new();
-        for member in self.members.iter().filter(|member| member.is_guest) {
-            if let Some((id, _)) = &member.hypervisor {
-                by_hypervisor.entry(*id).or_default().push(&member.name);
-            }
-        }
-        let asking = by_hypervisor.into_iter().map(|(id, names)| async move {
-            let name = &inventory.host_by_id(id).name;
-            let states = match timeout(self.limit, guest_states(&visit.session(id), &names)).await {
-                Ok(states) => states.map_err(|error| format!("{name}: {error}")),
-                Err(_) => Err(format!("{name}: no answer within {:?}", self.limit)),
-            };
-            (id, states)
-        });
-        join_all(asking).await.into_iter().collect()
-    }
-
-    fn report(&self, answers: Vec<Answer>, guests: &HashMap<HostId, Result<States, String>>) -> ClusterReport {
+    fn report(&self, answers: Vec<Answer>, guests: &Guests) -> ClusterReport {
         let seen = answers.iter().filter_map(|answer| match answer {
             Answer::Seen(seen, _) => Some((**seen).clone()),
             _ => None,
         });
         let observation = Observation { members: seen.collect(), auth: None };
-        let mut problems: Vec<String> = guests.values().filter_map(|states| states.as_ref().err().cloned()).collect();
+        // One that has no member of this cluster is not missed.
+        let own = self.members.iter().filter(|member| member.is_guest).filter_map(|member| member.hypervisor.as_ref());
+        let own: BTreeSet<HostId> = own.map(|(id, _)| *id).collect();
+        let silent = own.iter().filter_map(|id| guests.get(id)).filter_map(|seen| seen.states.as_ref().err());
+        let mut problems: Vec<String> = silent.cloned().collect();
         let leader = observation.leader().map(|(name, _)| name.to_owned());
         let rows = self.members.iter().zip(answers).map(|(member, answer)| {
             let guest = member.hypervisor.as_ref().filter(|_| member.is_guest).and_then(|(id, _)| guests.get(id));
-            let guest = guest.map(|states| match states {
-                Ok(states) => states.get(&member.name).cloned().unwrap_or_else(|| "absent".into()),
+            let guest = guest.map(|seen| match &seen.states {
+                Ok(seen) => seen.states.get(&member.name).cloned().unwrap_or_else(|| "absent".into()),
                 Err(_) => "unknown".into(),
             });
             self.row(member, answer, guest, &observation, &mut problems)
@@ -265,6 +249,7 @@ impl Plan {
             guest: row.guest.as_deref(),
         });
         problems.extend(disagreements(&observation, &known.collect::<Vec<_>>()));
+        problems.extend(self.orphans(guests));
         problems.dedup();
         let cluster_version = observation.views().find_map(|(_, view)| view.cluster_version);
         ClusterReport {
@@ -275,6 +260,22 @@ impl Plan {
             members: rows,
             problems,
         }
+    }
+
+    /// Guests that were made for the cluster, and are none of its members where they are.
+    fn orphans(&self, guests: &Guests) -> Vec<String> {
+        let mut orphans = Vec::new();
+        for (id, seen) in guests {
+            let made = seen.states.iter().flat_map(|states| &states.made).filter(|guest| guest.cluster == self.name);
+            for guest in made {
+                let member = self.members.iter().find(|member| member.name == guest.name);
+                let place = member.and_then(|member| member.hypervisor.as_ref());
+                if place.is_none_or(|(place, _)| place != id) {
+                    orphans.push(orphan(guest, &seen.hypervisor, place.map(|(_, name)| name.as_str())));
+                }
+            }
+        }
+        orphans
     }
 
     fn row(
@@ -365,7 +366,39 @@ impl Wanted {
     }
 }
 
-type States = BTreeMap<String, String>;
+/// By hypervisor.
+type Guests = BTreeMap<HostId, SeenGuests>;
+
+struct SeenGuests {
+    hypervisor: String,
+    /// What it says, or why it says nothing.
+    states: Result<GuestStates, String>,
+}
+
+/// Asks hypervisors for their guests, each once. Those without members are asked too: a guest may be left there.
+async fn guests(plans: &[Plan], visit: &Visit, inventory: &Inventory, limit: Duration) -> Guests {
+    let mut by_hypervisor: BTreeMap<HostId, Vec<&str>> = BTreeMap::new();
+    for member in plans.iter().flat_map(|plan| &plan.members) {
+        if let Some((id, _)) = member.hypervisor.as_ref().filter(|_| member.is_guest) {
+            by_hypervisor.entry(*id).or_default().push(&member.name);
+        }
+    }
+    if by_hypervisor.is_empty() {
+        return Guests::new();
+    }
+    for host in inventory.hypervisors() {
+        by_hypervisor.entry(host.id).or_default();
+    }
+    let asking = by_hypervisor.into_iter().map(|(id, names)| async move {
+        let hypervisor = inventory.host_by_id(id).name.to_string();
+        let states = match timeout(limit, guest_states(&visit.session(id), &names)).await {
+            Ok(states) => states.map_err(|error| format!("{hypervisor}: {error}")),
+            Err(_) => Err(format!("{hypervisor}: no answer within {limit:?}")),
+        };
+        (id, SeenGuests { hypervisor, states })
+    });
+    join_all(asking).await.into_iter().collect()
+}
 
 enum Answer {
     /// Its host cannot be logged into.

@@ -96,7 +96,7 @@ pub(crate) use etcd_found::{FoundEtcd, find_etcd, read_etcd_files};
 pub use etcd_hosts::{Questions, Server, Way, see_hosts};
 pub(crate) use etcd_restore::time as restore_time;
 pub use facts::{FACT_FIELDS, Facts};
-pub(crate) use guest_states::guest_states;
+pub(crate) use guest_states::{GuestStates, MadeGuest, guest_states};
 pub use registry::{all, find, names};
 pub use spec::{BuildContext, Module, ModuleError, ModuleSpec, ResultField};
 pub(crate) use words::split as split_words;

@@ -14,6 +14,7 @@ mod hypervisors;
 mod leftovers;
 mod libvirt;
 mod members;
+mod orphans;
 mod plan;
 mod rollout_faults;
 mod site;
