@@ -47,7 +47,10 @@ show_unit_change() {
 
 # What the journal says is worth more than systemctl's advice to look there.
 unit_failed() {
-    systemctl status --no-pager --full --lines=20 -- "$unit" >&2
+    systemctl status --no-pager --full --lines=0 -- "$unit" >&2
+    # What it said last may be on its way there.
+    journalctl --sync 2> /dev/null
+    journalctl --unit "$unit" --lines 20 --output cat --no-pager >&2 2> /dev/null
     fail "$1"
 }
 

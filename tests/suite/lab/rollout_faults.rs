@@ -184,3 +184,73 @@ fn a_member_that_does_not_come_back_stops_the_upgrade() {
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to);
 }
+
+#[test]
+fn a_setting_that_etcd_does_not_start_with_costs_one_member_and_no_more() {
+    let site = site(3, "3.5", "    etcd: { version: VERSION, settings: { heartbeat-interval: 100 } }\n");
+    let folder = &site.place.folder;
+    let good = folder.read("inventory.yaml");
+    // etcd wants five times as much for elections.
+    folder.write("inventory.yaml", &good.replace("heartbeat-interval: 100", "heartbeat-interval: 900"));
+    let settings = || folder.run(&["playbook", "settings.yaml", "-i", "inventory.yaml"]);
+    let said = settings();
+    assert!(matches!(said.code, 2 | 3), "{} {}{}", said.code, said.stdout, said.stderr);
+    let down: Vec<usize> = (0..3).filter(|member| !is_up(&site, *member)).collect();
+    let [down] = down[..] else { panic!("{down:?} are down: {}", said.stdout) };
+    let told = said.stdout.contains(&site.names[down]) && said.stdout.contains("election-timeout");
+    assert!(told, "the cause is told: {}", said.stdout);
+    let health = site.etcdctl(&["endpoint", "health"]);
+    assert_eq!(health.matches("is healthy").count(), 2, "{health}");
+    folder.write("inventory.yaml", &good);
+    let said = settings();
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    site.is_served_by_all();
+    site.changes_nothing();
+}
+
+#[test]
+fn a_full_disk_and_a_second_member_that_dies_halt_an_upgrade_that_then_goes_on() {
+    let site = site(3, "3.5", PLAIN);
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    let folder = &site.place.folder;
+    site.place.hosts[2].fill("/var/lib/etcd").unwrap();
+    let said = upgrade(&site).ends(3);
+    let told = said.stdout.contains("disk-room") && said.stdout.contains(&site.names[2]);
+    assert!(told && servers_replaced(&said) == 0, "{}", said.stdout);
+    site.place.hosts[2].empty("/var/lib/etcd").unwrap();
+    // It may have ended when it could not write.
+    let again = "systemctl reset-failed etcd; systemctl start etcd";
+    site.place.hosts[2].run(&["sh", "-c", again]).unwrap();
+    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+
+    // Each of them is let go by itself.
+    let held = HELD.replace("DIR/go", "\"DIR/go-{{ inventory_hostname }}\"");
+    folder.write("held.yaml", &held.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
+    let held = whose_turn(&site);
+    let leads = leader(&site);
+    let second = (0..3).find(|member| ![held, leads].contains(member)).unwrap();
+    folder.write(&format!("go-{}", site.names[held]), "");
+    until("its server is replaced", || !is_up(&site, held) || again_is_over(&site, &to));
+    site.place.hosts[second].run(&["systemctl", "mask", "--now", "--runtime", "etcd"]).unwrap();
+    let said = end(run);
+    assert!(matches!(said.code, 2 | 3), "{} {}{}", said.code, said.stdout, said.stderr);
+    let told = said.stdout.contains(&site.names[second]) && said.stderr.contains("etcdrun resume");
+    assert!(told, "{}{}", said.stdout, said.stderr);
+    assert!(is_up(&site, leads) && is_up(&site, held), "{}", said.stdout);
+    let status = site.etcdctl(&["endpoint", "status"]);
+    assert_eq!(status.matches(&format!(", {from}, ")).count(), 1, "nobody else is touched: {status}");
+    let health = site.etcdctl(&["endpoint", "health"]);
+    assert_eq!(health.matches("is healthy").count(), 2, "there is a majority again: {health}");
+
+    site.place.hosts[second].run(&["systemctl", "unmask", "--runtime", "etcd"]).unwrap();
+    site.place.hosts[second].run(&["systemctl", "start", "etcd"]).unwrap();
+    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    for name in &site.names {
+        folder.write(&format!("go-{name}"), "");
+    }
+    let said = folder.run(&["resume"]);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    all_run(&site, &to);
+}
