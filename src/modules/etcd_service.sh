@@ -17,6 +17,14 @@ read_start() {
     esac
 }
 
+# Whether nobody is about to start it. While a machine boots, its turn is still to come.
+is_stopped() {
+    [ "$active_state" = inactive ] || return 1
+    case $(systemctl show -p Job --value -- "$unit"):$(systemctl is-system-running 2> /dev/null) in
+    [1-9]* | *:starting | *:initializing) return 1 ;;
+    esac
+}
+
 # Sets $changed_at to when a file was changed, in microseconds: files are written and servers started within one second.
 read_change() {
     changed_at=$(stat -L -c %.6Y "$1") || fail "cannot look at $1"
@@ -72,7 +80,7 @@ restart)
 trouble)
     result state "$active_state"
     result sub_state "$sub_state"
-    if [ "$active_state" = failed ] || [ "$active_state" = inactive ] || [ "$sub_state" = auto-restart ]; then
+    if [ "$active_state" = failed ] || [ "$sub_state" = auto-restart ] || is_stopped; then
         said=$(journalctl --unit "$unit" --lines 5 --output cat --no-pager 2> /dev/null)
         result said "$said"
     fi
