@@ -1,14 +1,16 @@
 //! What is known of a backup, in a small file beside it. What has no manifest is no backup.
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use jiff::Timestamp;
+use futures_util::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{BackupError, Store};
+use super::{BackupError, Store, store::Entry};
 
 const FORMAT: u32 = 1;
 /// How many manifests are read at once.
 const AT_ONCE: usize = 16;
+/// No backup takes as long.
+const LEFT_AFTER_HOURS: i64 = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
@@ -77,24 +79,191 @@ async fn read_manifest(store: &Store, name: &str) -> Result<Manifest, BackupErro
     Ok(manifest)
 }
 
-/// The backups of a cluster, the newest first.
-pub(crate) async fn backups(store: &Store, cluster: &str) -> Result<Vec<Manifest>, BackupError> {
-    let beginning = format!("{cluster}-r");
-    let is_one = |name: &str| {
-        let rest = name.strip_prefix(&beginning).and_then(|rest| rest.strip_suffix(".json"));
-        rest.is_some_and(|rest| rest.split_once('-').is_some_and(|(revision, _)| revision.parse::<i64>().is_ok()))
-    };
-    let names: Vec<String> =
-        store.list().await?.into_iter().map(|(name, _)| name).filter(|name| is_one(name)).collect();
-    let reading = stream::iter(names).map(|name| async move { read_manifest(store, &name).await });
-    let mut found: Vec<Manifest> = reading.buffer_unordered(AT_ONCE).try_collect().await?;
-    // `shop-r2-r57-…` begins like a backup of `shop`, and is one of `shop-r2`.
-    found.retain(|manifest| manifest.cluster == cluster);
-    found.sort_by_key(|manifest| std::cmp::Reverse((manifest.taken, manifest.revision)));
-    Ok(found)
+/// What a store has of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The newest first.
+    pub backups: Vec<Manifest>,
+    /// Manifests that cannot be read. What belongs to them is nobody's to remove.
+    pub damaged: Vec<Damaged>,
+    /// What backups have left that never came to their end, and what they were to take the place of.
+    pub leftovers: Vec<Entry>,
+}
+
+/// A manifest that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Damaged {
+    pub name: String,
+    pub revision: i64,
+    pub taken: Timestamp,
+    pub why: String,
+}
+
+impl Kept {
+    /// Those that cannot be read, and would come before a backup.
+    pub fn damaged_since<'a>(
+        &'a self,
+        manifest: &'a Manifest,
+        at: Option<Timestamp>,
+    ) -> impl Iterator<Item = &'a Damaged> {
+        let fits = move |it: &&Damaged| it.taken > manifest.taken && at.is_none_or(|at| it.taken <= at);
+        self.damaged.iter().filter(fits)
+    }
+}
+
+/// The revision and the time of a name that begins like one of a cluster's, and what is behind them: `.json`, `.db.zst` and so on.
+fn parts<'n>(name: &'n str, cluster: &str) -> Option<(i64, Timestamp, &'n str)> {
+    let rest = name.strip_prefix(cluster)?.strip_prefix("-r")?;
+    let (revision, rest) = rest.split_once('-')?;
+    let (time, ending) = rest.split_at(rest.find('.')?);
+    let civil = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time).ok()?;
+    let taken = civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
+    let revision = revision.parse().ok()?;
+    // A name that is written another way is none of ours.
+    name.strip_suffix(ending)
+        .is_some_and(|start| start == stem(cluster, revision, taken))
+        .then_some((revision, taken, ending))
+}
+
+/// Whether a backup or a change of keys writes files that end so, beside the manifest.
+fn is_ours(ending: &str) -> bool {
+    let ending = ending.strip_suffix(".part").unwrap_or(ending);
+    let data = ending.strip_suffix(".age").unwrap_or(ending).strip_suffix(".db.zst");
+    let is_number = |text: &str| text.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
+    ending == ".json" || data.is_some_and(|number| number.is_empty() || is_number(number))
+}
+
+/// What there is of a cluster. One manifest that cannot be read does not hide the others.
+pub(crate) async fn backups(store: &Store, cluster: &str) -> Result<Kept, BackupError> {
+    let (manifests, others): (Vec<Entry>, Vec<Entry>) = store
+        .list()
+        .await?
+        .into_iter()
+        .filter(|entry| parts(&entry.name, cluster).is_some_and(|(_, _, ending)| is_ours(ending)))
+        .partition(|entry| entry.name.ends_with(".json"));
+    let reading = stream::iter(manifests).map(|Entry { name, .. }| async move {
+        let read = read_manifest(store, &name).await;
+        (name, read)
+    });
+    let mut kept = Kept::default();
+    for (name, read) in reading.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
+        let named = parts(&name, cluster).map(|(revision, taken, _)| (revision, taken));
+        match (read, named) {
+            (Ok(manifest), _) => kept.backups.push(manifest),
+            // Somebody has removed it since.
+            (Err(BackupError::Missing { .. }), _) | (_, None) => {}
+            (Err(error), Some((revision, taken))) => {
+                kept.damaged.push(Damaged { name, revision, taken, why: error.to_string() });
+            }
+        }
+    }
+    kept.backups.sort_by_key(|manifest| std::cmp::Reverse((manifest.taken, manifest.revision)));
+    kept.damaged.sort_by_key(|damaged| std::cmp::Reverse((damaged.taken, damaged.revision)));
+    kept.leftovers = others.into_iter().filter(|entry| !kept.wants(&entry.name)).collect();
+    Ok(kept)
+}
+
+impl Kept {
+    /// Whether a file belongs to a backup, or may do so.
+    fn wants(&self, name: &str) -> bool {
+        let is_of = |manifest: &str| name.starts_with(&format!("{}.", manifest.trim_end_matches(".json")));
+        self.backups.iter().any(|manifest| manifest.file == name) || self.damaged.iter().any(|it| is_of(&it.name))
+    }
+
+    /// Leftovers that nobody can still be writing: those of a day ago.
+    pub fn old_leftovers(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        let is_old = move |entry: &&Entry| {
+            entry.modified.is_some_and(|time| now.duration_since(time) > SignedDuration::from_hours(LEFT_AFTER_HOURS))
+        };
+        self.leftovers.iter().filter(is_old).map(|entry| entry.name.as_str())
+    }
 }
 
 /// The newest of them that was there at a time.
 pub(crate) fn newest(backups: &[Manifest], at: Option<Timestamp>) -> Option<&Manifest> {
     backups.iter().find(|manifest| at.is_none_or(|at| manifest.taken <= at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400;
+
+    fn manifest(cluster: &str, revision: i64, day: i64, file: &str) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            cluster: cluster.into(),
+            cluster_id: "1".into(),
+            revision,
+            taken: Timestamp::from_second(day * DAY).unwrap(),
+            member: "etcd-1".into(),
+            etcd_version: "3.5.34".into(),
+            size: 0,
+            sha256: String::new(),
+            hash: None,
+            file: file.into(),
+            stored_size: 0,
+            stored_sha256: String::new(),
+            recipients: Vec::new(),
+            etcdrun: String::new(),
+        }
+    }
+
+    async fn read(folder: &std::path::Path, cluster: &str) -> Kept {
+        backups(&Store::Folder(folder.to_owned()), cluster).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_bad_manifest_does_not_hide_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+        let good = manifest("prod", 7, 100, "prod-r7-19700411T000000Z.db.zst");
+        write(&good.name(), &good.text());
+        write(&good.file, b"data");
+        write("prod-r9-19700412T000000Z.json", b"{ this is cut sh");
+        write("prod-r9-19700412T000000Z.db.zst", b"data");
+        // Of another cluster, whose name begins alike.
+        let other = manifest("prod-r9", 5, 100, "x");
+        write(&other.name(), &other.text());
+        let kept = read(folder.path(), "prod").await;
+        assert_eq!(kept.backups, std::slice::from_ref(&good));
+        assert_eq!(kept.damaged.len(), 1, "{kept:?}");
+        let damaged = &kept.damaged[0];
+        assert_eq!((damaged.name.as_str(), damaged.revision), ("prod-r9-19700412T000000Z.json", 9));
+        assert!(damaged.why.contains("is no manifest of a backup"), "{}", damaged.why);
+        assert_eq!(kept.damaged_since(&good, None).count(), 1);
+        assert_eq!(kept.damaged_since(&good, Some(good.taken)).count(), 0);
+        assert!(kept.leftovers.is_empty(), "what belongs to it stays: {kept:?}");
+    }
+
+    #[tokio::test]
+    async fn only_what_no_manifest_names_is_left_over_and_only_after_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(folder.path().join(name), b"data").unwrap();
+        let good = manifest("prod", 7, 100, "prod-r7-19700411T000000Z.2.db.zst.age");
+        std::fs::write(folder.path().join(good.name()), good.text()).unwrap();
+        write(&good.file);
+        let left = [
+            "prod-r7-19700411T000000Z.3.db.zst.age.part",
+            "prod-r7-19700411T000000Z.db.zst",
+            "prod-r8-19700412T000000Z.db.zst",
+            "prod-r9-19700412T000000Z.db.zst.age.part",
+            "prod-r9-19700412T000000Z.json.part",
+        ];
+        left.iter().for_each(|name| write(name));
+        let strange = [
+            "notes.txt",
+            "prod-r8-19700412T000000Z.db",
+            "prod-r8-yesterday.db.zst",
+            "production-r8-19700412T000000Z.db.zst",
+        ];
+        strange.iter().for_each(|name| write(name));
+        let kept = read(folder.path(), "prod").await;
+        let now = Timestamp::now();
+        assert_eq!(kept.old_leftovers(now).count(), 0, "somebody may still be writing them");
+        let mut old: Vec<&str> = kept.old_leftovers(now + SignedDuration::from_hours(25)).collect();
+        old.sort_unstable();
+        assert_eq!(old, left);
+    }
 }

@@ -13,7 +13,7 @@ mod store;
 
 pub(crate) use error::BackupError;
 pub(crate) use keep::{Keep, superfluous};
-pub(crate) use manifest::{Hash, Manifest, backups, newest, stem};
+pub(crate) use manifest::{Damaged, Hash, Kept, Manifest, backups, newest, stem};
 pub(crate) use pack::{Packed, keep_stream, reseal, unpack};
 pub(crate) use place::{Access, Place};
 pub(crate) use store::{Sink, Store};

@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures_util::TryStreamExt;
+use jiff::Timestamp;
 use object_store::{
     Certificate, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -43,6 +44,14 @@ pub(crate) enum Store {
     Bucket { store: Arc<dyn ObjectStore>, bucket: String, prefix: Key },
 }
 
+/// Something in a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    /// When it was last written to.
+    pub modified: Option<Timestamp>,
+}
+
 /// Something under way to a store. It has its name only once it is kept.
 pub(crate) enum Sink {
     File { part: PathBuf, dest: PathBuf, file: tokio::io::BufWriter<fs::File> },
@@ -70,8 +79,8 @@ impl Store {
         }
     }
 
-    /// What is in it: names and sizes.
-    pub async fn list(&self) -> Result<Vec<(String, u64)>, BackupError> {
+    /// The files that are in it.
+    pub async fn list(&self) -> Result<Vec<Entry>, BackupError> {
         match self {
             Self::Folder(folder) => {
                 let what = || format!("folder {}", folder.display());
@@ -81,18 +90,23 @@ impl Store {
                 })?;
                 let mut found = Vec::new();
                 while let Some(entry) = entries.next_entry().await.map_err(|error| BackupError::io(what(), &error))? {
-                    let size = entry.metadata().await.map_or(0, |metadata| metadata.len());
-                    found.push((entry.file_name().to_string_lossy().into_owned(), size));
+                    let metadata = entry.metadata().await.ok();
+                    if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+                        continue;
+                    }
+                    let modified = metadata.and_then(|metadata| Timestamp::try_from(metadata.modified().ok()?).ok());
+                    found.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), modified });
                 }
                 Ok(found)
             }
             Self::Bucket { store, bucket, prefix } => {
                 let objects = store.list_with_delimiter(Some(prefix)).await;
                 let objects = objects.map_err(|error| s3_error(format!("list s3:{bucket}/{prefix}"), bucket, error))?;
-                let named = objects.objects.into_iter();
-                Ok(named
-                    .map(|object| (object.location.filename().unwrap_or_default().to_owned(), object.size))
-                    .collect())
+                let named = objects.objects.into_iter().map(|object| Entry {
+                    name: object.location.filename().unwrap_or_default().to_owned(),
+                    modified: Timestamp::from_second(object.last_modified.timestamp()).ok(),
+                });
+                Ok(named.collect())
             }
         }
     }
@@ -202,7 +216,7 @@ impl Sink {
     /// Nothing of it stays.
     pub async fn abandon(self) {
         match self {
-            // What cannot be taken away is overwritten by the next one; it never gets a name.
+            // What cannot be taken away never gets a name, and goes another day.
             Self::File { part, .. } => drop(fs::remove_file(part).await),
             Self::Object { mut writer, .. } => drop(writer.abort().await),
         }

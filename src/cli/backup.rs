@@ -12,7 +12,7 @@ use super::{
     verb::{Known, KnownArgs, VerbArgs, known, play},
 };
 use crate::{
-    backup::{Access, BackupError, Manifest, Place, Store, backups, reseal, unpack},
+    backup::{Access, BackupError, Kept, Manifest, Place, Store, backups, reseal, unpack},
     inventory::sections::BackupSection,
     model::ByteSize,
     secret::Recipients,
@@ -220,21 +220,24 @@ impl Shelf {
         self.known.sources.opener().cloned()
     }
 
-    /// The backups of a cluster; of a name, that one.
-    pub async fn find(&self, cluster: &str, name: Option<&str>) -> Result<Vec<Manifest>, CliError> {
-        let mut all = backups(&self.store, cluster).await.map_err(unexpected)?;
+    /// The backups of a cluster; of a name, that one alone.
+    pub async fn find(&self, cluster: &str, name: Option<&str>) -> Result<Kept, CliError> {
+        let mut kept = backups(&self.store, cluster).await.map_err(unexpected)?;
         let Some(name) = name else {
-            if all.is_empty() {
+            if kept.backups.is_empty() && kept.damaged.is_empty() {
                 return Err(CliError::usage(format!("{} has no backup of `{cluster}`", self.place)));
             }
-            return Ok(all);
+            return Ok(kept);
         };
         let short = name.strip_suffix(".json").unwrap_or(name);
         let is_it = |manifest: &Manifest| manifest.name().strip_suffix(".json") == Some(short) || manifest.file == name;
-        match all.iter().position(is_it) {
-            Some(at) => Ok(vec![all.swap_remove(at)]),
+        if let Some(damaged) = kept.damaged.iter().find(|it| it.name.strip_suffix(".json") == Some(short)) {
+            return Err(CliError::Unexpected(damaged.why.clone()));
+        }
+        match kept.backups.iter().position(is_it) {
+            Some(at) => Ok(Kept { backups: vec![kept.backups.swap_remove(at)], ..Kept::default() }),
             None => {
-                let names: Vec<String> = all.iter().map(Manifest::name).collect();
+                let names: Vec<String> = kept.backups.iter().map(Manifest::name).collect();
                 let near =
                     did_you_mean(name, names.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
                 Err(CliError::usage_with_help(format!("{} has no backup `{name}` of `{cluster}`", self.place), near))
@@ -255,23 +258,45 @@ fn list(which: &WhichArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let shelf = Shelf::of(which, invocation)?;
     let found = runtime()?.block_on(backups(&shelf.store, &which.cluster)).map_err(unexpected)?;
     if invocation.json {
-        invocation.print(&format!("{:#}\n", json!({ "backups": found })))?;
+        invocation.print(&format!("{:#}\n", json!({ "backups": found.backups, "damaged": found.damaged })))?;
         return Ok(Exit::Success);
     }
-    let rows = found.iter().map(|manifest| {
-        let name = manifest.name();
-        [
-            name.strip_suffix(".json").unwrap_or(&name).to_owned(),
+    invocation.print(&listing(&found))?;
+    Ok(Exit::Success)
+}
+
+/// The newest first. What cannot be read has its place among them, and says why at the end.
+fn listing(found: &Kept) -> String {
+    let good = found.backups.iter().map(|manifest| {
+        let row = [
+            manifest.name(),
             manifest.taken.to_string(),
             manifest.revision.to_string(),
             ByteSize(manifest.size).to_string(),
             ByteSize(manifest.stored_size).to_string(),
             if manifest.recipients.is_empty() { "no".into() } else { format!("{} keys", manifest.recipients.len()) },
-        ]
+        ];
+        (manifest.taken, row)
     });
-    invocation
-        .print(&table(["BACKUP", "TAKEN", "REVISION", "SIZE", "STORED", "ENCRYPTED"], &rows.collect::<Vec<_>>()))?;
-    Ok(Exit::Success)
+    let bad = found.damaged.iter().map(|it| {
+        let unknown = || "?".to_owned();
+        let (taken, revision) = (it.taken.to_string(), it.revision.to_string());
+        (it.taken, [it.name.clone(), taken, revision, unknown(), unknown(), "damaged".to_owned()])
+    });
+    let mut rows: Vec<_> = good.chain(bad).collect();
+    rows.sort_by_key(|(taken, _)| std::cmp::Reverse(*taken));
+    let rows: Vec<[String; 6]> = rows
+        .into_iter()
+        .map(|(_, [name, rest @ ..])| {
+            let [a, b, c, d, e] = rest;
+            [name.trim_end_matches(".json").to_owned(), a, b, c, d, e]
+        })
+        .collect();
+    let mut text = table(["BACKUP", "TAKEN", "REVISION", "SIZE", "STORED", "ENCRYPTED"], &rows);
+    for it in &found.damaged {
+        text += &format!("damaged: {}; it is never removed by itself\n", it.why);
+    }
+    text
 }
 
 fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
@@ -289,9 +314,14 @@ fn verify(which: &WhichArgs, name: Option<&str>, all: bool, invocation: &Invocat
     let shelf = Shelf::of(which, invocation)?;
     let runtime = runtime()?;
     let mut found = runtime.block_on(shelf.find(&which.cluster, name))?;
-    found.truncate(if all { usize::MAX } else { 1 });
+    found.backups.truncate(if all { usize::MAX } else { 1 });
+    let newest = found.backups.first().filter(|_| !all).map(|manifest| manifest.taken);
     let mut exit = Exit::Success;
-    for manifest in &found {
+    for it in found.damaged.iter().filter(|it| newest.is_none_or(|newest| it.taken > newest)) {
+        exit = Exit::TaskFailed;
+        invocation.print(&format!("BAD {}: {}\n", it.name, it.why))?;
+    }
+    for manifest in &found.backups {
         let read = runtime.block_on(unpack(&shelf.store, manifest, shelf.opener(), std::io::sink()));
         let text = match read {
             Ok(snapshot) => {
@@ -323,7 +353,11 @@ fn rekey(
     parsed(&recipients)?;
     let runtime = runtime()?;
     let found = runtime.block_on(shelf.find(&which.cluster, name))?;
-    for manifest in &found {
+    let exit = if found.damaged.is_empty() { Exit::Success } else { Exit::TaskFailed };
+    for it in &found.damaged {
+        invocation.print(&format!("BAD     {}: {}\n", it.name, it.why))?;
+    }
+    for manifest in &found.backups {
         let text = match manifest.recipients == recipients {
             true => format!("ok      {}\n", manifest.name()),
             false => {
@@ -333,7 +367,7 @@ fn rekey(
         };
         invocation.print(&text)?;
     }
-    Ok(Exit::Success)
+    Ok(exit)
 }
 
 fn parsed(recipients: &[String]) -> Result<Recipients, CliError> {

@@ -109,8 +109,14 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
 fn find(args: &RestoreArgs, at: Option<Timestamp>, shelf: &Shelf) -> Result<Manifest, CliError> {
     let of = args.backup_of.as_ref().unwrap_or(&args.cluster);
     let found = runtime()?.block_on(shelf.find(of, args.backup.as_deref()))?;
-    newest(&found, at).cloned().ok_or_else(|| {
+    let manifest = newest(&found.backups, at).ok_or_else(|| {
         let help = "`etcdrun backup list` shows those that there are";
         CliError::usage_with_help(format!("{} has no backup of `{of}` that is as old", shelf.place), Some(help.into()))
-    })
+    })?;
+    // Whoever wants the newest does not want to learn later that there was a newer one.
+    if let Some(newer) = found.damaged_since(manifest, at).next() {
+        let help = format!("--backup {} takes the newest that can be read", manifest.name().trim_end_matches(".json"));
+        return Err(CliError::usage_with_help(format!("there is a newer backup: {}", newer.why), Some(help)));
+    }
+    Ok(manifest.clone())
 }

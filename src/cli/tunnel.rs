@@ -1,7 +1,10 @@
 //! `etcdrun tunnel CLUSTER` and `etcdrun etcdctl CLUSTER -- ...`: local ports that lead to the members, through SSH.
 
 use std::{
+    fs::File,
+    io::Write,
     net::{Ipv4Addr, SocketAddr},
+    os::fd::AsRawFd,
     path::PathBuf,
     process::Stdio,
     sync::{
@@ -11,6 +14,7 @@ use std::{
 };
 
 use clap::Args;
+use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -21,7 +25,7 @@ use super::{
     CliError, Exit, Invocation, args::ConnectionArgs, certs::find_cluster, status::Plan, verb::KnownArgs,
     visit::Visitor,
 };
-use crate::{etcd::Credential, pki::Store, remote::Session, state::write_private};
+use crate::{etcd::Credential, pki::Store, remote::Session};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  etcdrun tunnel prod --port 2379\n  etcdrun etcdctl prod -- member list -w table")]
@@ -162,31 +166,32 @@ async fn pass_on(mut stream: TcpStream, members: &[Member], port: u16, good: &At
     }
 }
 
-/// Files that only we can read, for as long as etcdctl runs.
-struct Files(PathBuf);
+/// Files that are in memory alone, and that etcdctl inherits: however either of the two ends, nothing of them is left.
+struct Files(Vec<(&'static str, File)>);
 
 impl Files {
     fn new(credential: &Credential) -> Result<Self, CliError> {
-        use std::os::unix::fs::DirBuilderExt;
-        let folder = std::env::temp_dir().join(format!("etcdrun-{:016x}", rand::random::<u64>()));
-        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        let files = Self(folder);
-        write_private(&files.0.join("ca.crt"), credential.authority.as_bytes())?;
+        let mut files = Self(Vec::new());
+        files.add("ca.crt", credential.authority.as_bytes())?;
         if let Some((certificate, key)) = &credential.identity {
-            write_private(&files.0.join("root.crt"), certificate.as_bytes())?;
-            write_private(&files.0.join("root.key"), key.as_bytes())?;
+            files.add("root.crt", certificate.as_bytes())?;
+            files.add("root.key", key.as_bytes())?;
         }
         Ok(files)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+    fn add(&mut self, name: &'static str, bytes: &[u8]) -> Result<(), CliError> {
+        // Without the flag that closes it when another program starts: that is whom it is for.
+        let mut file = File::from(memfd_create(name, MemfdFlags::empty()).map_err(std::io::Error::from)?);
+        file.write_all(bytes)?;
+        self.0.push((name, file));
+        Ok(())
     }
-}
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    /// As the program that inherits it calls it.
+    fn path(&self, name: &str) -> Option<String> {
+        let found = self.0.iter().find(|(other, _)| *other == name);
+        found.map(|(_, file)| format!("/proc/self/fd/{}", file.as_raw_fd()))
     }
 }
 
@@ -197,13 +202,9 @@ async fn call(credential: &Credential, endpoints: &[String], words: &[String]) -
     // It would take this for a setting of its own, and wonder.
     command.env_remove("ETCDCTL_PROGRAM");
     // By the environment, where other users do not see it, and where flags of the person's own win.
-    command
-        .env("ETCDCTL_API", "3")
-        .env("ETCDCTL_ENDPOINTS", endpoints.join(","))
-        .env("ETCDCTL_CACERT", files.path("ca.crt"));
-    if credential.identity.is_some() {
-        command.env("ETCDCTL_CERT", files.path("root.crt")).env("ETCDCTL_KEY", files.path("root.key"));
-    }
+    command.env("ETCDCTL_API", "3").env("ETCDCTL_ENDPOINTS", endpoints.join(","));
+    let names = [("ETCDCTL_CACERT", "ca.crt"), ("ETCDCTL_CERT", "root.crt"), ("ETCDCTL_KEY", "root.key")];
+    command.envs(names.into_iter().filter_map(|(variable, name)| Some((variable, files.path(name)?))));
     if let Some((user, password)) = &credential.login {
         command.env("ETCDCTL_USER", format!("{user}:{}", password.as_str()));
     }

@@ -1,7 +1,7 @@
 //! Verbs are playbooks that come with the program, played for one cluster: so journal, locks, plans and `resume` apply to them
 //! as to any other run.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
 use serde_json::Value;
@@ -14,7 +14,11 @@ use super::{
     run::{self, Style},
     terminal,
 };
-use crate::{inventory::Inventory, source::Sources, state::StateFolder};
+use crate::{
+    inventory::Inventory,
+    source::{Sources, disk},
+    state::StateFolder,
+};
 
 /// What every verb takes that changes something.
 #[derive(Args, Debug)]
@@ -97,7 +101,11 @@ impl Play<'_> {
     }
 }
 
-/// Plays a playbook for some of the hosts, with variables.
+/// The variables of the playbook, under a name that no file has.
+const VARIABLES: &str = "etcdrun, variables of a verb.json";
+
+/// Plays a playbook for some of the hosts, with variables. They are kept with what the run was loaded from: one that goes on has
+/// those that it began with, whatever has come up since.
 pub(super) fn play(
     playbook: &str,
     limit: &str,
@@ -107,10 +115,15 @@ pub(super) fn play(
 ) -> Result<Exit, CliError> {
     let mut extra_vars = args.vars.extra_vars.clone();
     // What was said by a flag wins.
-    extra_vars.push(vars.to_string());
+    extra_vars.push(format!("@{VARIABLES}"));
+    let files = match invocation.resumed {
+        Some(_) => BTreeMap::new(),
+        None => BTreeMap::from([(PathBuf::from(VARIABLES), vars.to_string().into_bytes())]),
+    };
     let hosts = args.known.only(Some(limit));
     let play = Play { playbook, hosts, extra_vars, run: &args.run, connection: &args.connection };
-    Ok(play.run(play.compile(invocation)?, invocation)?.exit(false))
+    let compiled = disk::pretend(files, || play.compile(invocation))?;
+    Ok(play.run(compiled, invocation)?.exit(false))
 }
 
 /// Asks before something that cannot be taken back. What goes on was asked before; a plan does nothing.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,7 +13,9 @@ use super::{
     etcd_snapshot::order,
 };
 use crate::{
-    backup::{self, BackupError, Hash, Keep, Manifest, Place, Sink, Store, backups, keep_stream, stem, superfluous},
+    backup::{
+        self, BackupError, Damaged, Hash, Keep, Manifest, Place, Sink, Store, backups, keep_stream, stem, superfluous,
+    },
     etcd::{
         Credential, MemberClient,
         observe::{View, observe},
@@ -91,6 +93,7 @@ impl Module for EtcdBackup {
         ResultField { name: "stored_size", doc: "What is left of that in the store." },
         ResultField { name: "through", doc: "The member it was taken from." },
         ResultField { name: "removed", doc: "The old backups that are gone." },
+        ResultField { name: "leftovers", doc: "Files that are gone as well, of backups that never came to their end." },
     ];
 
     fn effects(&self) -> Effects {
@@ -130,6 +133,8 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Hashing reads all of the database.
 const HASHING: Duration = Duration::from_secs(600);
 const BUFFER: usize = 1 << 20;
+/// Before a certificate ends, whoever looks after backups should hear of it for a while.
+const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 pub(super) fn failed(error: BackupError) -> ActionError {
     ActionError::Failed(error.to_string())
@@ -146,15 +151,20 @@ impl EngineAction for Take {
             listed => listed.map_err(failed)?,
         };
         if context.check_mode() {
-            let count = there.iter().filter(|(name, _)| name.ends_with(".json")).count();
+            let count = there.iter().filter(|entry| entry.name.ends_with(".json")).count();
             let msg = format!("would be kept in {}, where {count} are", self.place);
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
         context.permit()?;
         let access = Access { cluster, tls, auth };
-        let clients = match kept(context, cluster, auth) {
-            Some(credential) => clients(context, &self.members, *client_port, &credential)?,
-            None => access.clients(context, &self.members, *client_port).await?,
+        let of = |kept: &KeptCredential| clients(context, &self.members, *client_port, &kept.credential);
+        let (clients, warning) = match kept(context, cluster, auth) {
+            Some(kept) if !kept.ends_soon() => (of(&kept)?, String::new()),
+            // Where the authority's key is, there is a new certificate before the old one ends.
+            old => match (access.clients(context, &self.members, *client_port).await, old) {
+                (Err(_), Some(old)) => (of(&old)?, old.warning()),
+                (new, _) => (new?, String::new()),
+            },
         };
         let now = observe(&clients, LOOK).await;
         let mut failure = ActionError::Failed(format!("no member of `{cluster}` is well enough to take a backup from"));
@@ -164,7 +174,7 @@ impl EngineAction for Take {
                 continue;
             };
             match self.take(context, client, view, &store).await {
-                Ok(manifest) => return self.finish(&store, &manifest).await,
+                Ok(manifest) => return self.finish(&store, &manifest, &warning).await,
                 // Another member may do better; the store will not.
                 Err(BackupError::Snapshot(error)) => {
                     failure = ActionError::Failed(format!("{}: {error}", client.name));
@@ -243,20 +253,28 @@ impl Take {
     }
 
     /// Old ones go only now that the new one counts.
-    async fn finish(&self, store: &Store, manifest: &Manifest) -> Result<Outcome, ActionError> {
-        let all = backups(store, &self.module.cluster).await.map_err(failed)?;
+    async fn finish(&self, store: &Store, manifest: &Manifest, warning: &str) -> Result<Outcome, ActionError> {
+        let now = Timestamp::now();
+        let kept = backups(store, &self.module.cluster).await.map_err(failed)?;
         let mut removed = Vec::new();
-        // Whatever clocks say, the one that was just taken stays.
-        let old = superfluous(&all, self.keep, Timestamp::now());
+        // Whatever clocks say, the one that was just taken stays. What cannot be read stays as well.
+        let old = superfluous(&kept.backups, self.keep, now);
         for old in old.into_iter().filter(|old| old.name() != manifest.name()) {
             // In this order nobody finds a manifest without its file.
             store.remove(&old.name()).await.map_err(failed)?;
             store.remove(&old.file).await.map_err(failed)?;
             removed.push(old.name());
         }
-        let gone = if removed.is_empty() { String::new() } else { format!(", {} old removed", removed.len()) };
+        let mut left = Vec::new();
+        for name in kept.old_leftovers(now) {
+            // The backup is none the worse for what somebody else has left.
+            if store.remove(name).await.is_ok() {
+                left.push(name.to_owned());
+            }
+        }
+        let told = told(&removed, &left, &kept.damaged);
         let msg = format!(
-            "revision {} through {}, {} stored as {}{gone}",
+            "revision {} through {}, {} stored as {}{told}{warning}",
             manifest.revision,
             manifest.member,
             ByteSize(manifest.size),
@@ -268,23 +286,58 @@ impl Take {
             .with("size", manifest.size)
             .with("stored_size", manifest.stored_size)
             .with("through", manifest.member.clone())
-            .with("removed", removed))
+            .with("removed", removed)
+            .with("leftovers", left))
     }
 }
 
-/// Root's credential as it was left here: a host that only takes backups has no key of the authority to make another.
-fn kept(context: &ActionContext, cluster: &str, auth: &AuthSection) -> Option<Credential> {
+/// What there is to say of other backups.
+fn told(removed: &[String], left: &[String], damaged: &[Damaged]) -> String {
+    let mut told = String::new();
+    if !removed.is_empty() {
+        told += &format!(", {} old removed", removed.len());
+    }
+    if !left.is_empty() {
+        told += &format!(", {} files removed that backups left which never ended", left.len());
+    }
+    for Damaged { name, why, .. } in damaged {
+        told += &format!("; {name} cannot be read, and stays: {why}");
+    }
+    told
+}
+
+/// Root's credential as it was left here, and the end of its certificate.
+struct KeptCredential {
+    credential: Credential,
+    ends: Option<Timestamp>,
+}
+
+impl KeptCredential {
+    fn ends_soon(&self) -> bool {
+        self.ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < SOON)
+    }
+
+    fn warning(&self) -> String {
+        let told = |ends| format!("; root's certificate ends at {ends}, and with it the backups: bring a new one here");
+        self.ends.map(told).unwrap_or_default()
+    }
+}
+
+/// A host that only takes backups has no key of the authority to make another credential.
+fn kept(context: &ActionContext, cluster: &str, auth: &AuthSection) -> Option<KeptCredential> {
     let store = pki::Store::new(&context.state, cluster);
     let authority = store.authority_certificate().ok()??;
     if auth.method() == AuthMethod::Password {
         let password = store.password("root").ok()??;
         context.masker.add(&password);
-        return Some(Credential { authority, login: Some(("root".into(), password)), identity: None });
+        let credential = Credential { authority, login: Some(("root".into(), password)), identity: None };
+        return Some(KeptCredential { credential, ends: None });
     }
     let (certificate, key) = store.client("root").ok()??;
-    let is_good = pki::Certificate::parse(&certificate).is_ok_and(|it| it.not_after > Timestamp::now());
+    let ends = pki::Certificate::parse(&certificate).ok()?.not_after;
     context.masker.add(&key);
-    is_good.then_some(Credential { authority, identity: Some((certificate, key)), login: None })
+    let credential = Credential { authority, identity: Some((certificate, key)), login: None };
+    (ends > Timestamp::now()).then_some(KeptCredential { credential, ends: Some(ends) })
 }
 
 /// What the member calculates of what it has; some versions and moments do not allow it.

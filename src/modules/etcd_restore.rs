@@ -18,13 +18,14 @@ use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     etcd_access::{Access, Member, members},
     etcd_backup::failed,
+    etcd_pulse::pulse,
 };
 use crate::{
     backup::{self, BackupError, Manifest, Place, Store, backups, newest, unpack},
     etcd::{
         ClusterRecord, MemberClient, Phase,
         observe::observe,
-        restore::{self, NewCluster},
+        restore::{self, Files, NewCluster},
         snapshot,
     },
     inventory::sections::{AuthSection, BackupSection, TlsSection},
@@ -289,6 +290,11 @@ impl Restore {
         let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", database.display()));
         let file = file.map_err(io_failed)?;
         source.unpack(context, file.try_clone().map_err(io_failed)?).await?;
+        if let Source::File(path) = source {
+            let version = restore::version(&database);
+            let version = version.map_err(|error| ActionError::Failed(format!("{}: {error}", path.display())))?;
+            self.fits(version.as_deref().unwrap_or_default())?;
+        }
         let (path, made, bump) = (database.clone(), new.clone(), self.module.bump_revision);
         let adopted = tokio::task::spawn_blocking(move || adopt(&path, &file, &made, bump)).await;
         let adopted = adopted.map_err(|error| ActionError::Failed(error.to_string()))?;
@@ -307,13 +313,13 @@ impl Restore {
         }
         let store = Store::open(&place, &backup::Access::of(backup)).map_err(failed)?;
         let of = backup_of.as_ref().unwrap_or(cluster);
-        let all = backups(&store, of).await.map_err(failed)?;
+        let kept = backups(&store, of).await.map_err(failed)?;
         let named = |manifest: &&Manifest| {
             which
                 .as_ref()
                 .is_none_or(|which| manifest.name().trim_end_matches(".json") == which.trim_end_matches(".json"))
         };
-        let fitting: Vec<Manifest> = all.iter().filter(named).cloned().collect();
+        let fitting: Vec<Manifest> = kept.backups.iter().filter(named).cloned().collect();
         let Some(manifest) = newest(&fitting, self.at) else {
             let what = match (which, self.at) {
                 (Some(which), _) => format!("`{which}`"),
@@ -324,62 +330,70 @@ impl Restore {
                 "{place} has no backup of `{of}` {what}; `etcdrun backup list` shows those that it has, --backup-of takes that of another cluster"
             )));
         };
-        self.fits(manifest)?;
+        if let Some(newer) = kept.damaged_since(manifest, self.at).next().filter(|_| which.is_none()) {
+            let name = manifest.name();
+            return Err(ActionError::Failed(format!(
+                "there is a newer backup: {}; `which: {}` takes the newest that can be read",
+                newer.why,
+                name.trim_end_matches(".json")
+            )));
+        }
+        self.fits(&manifest.etcd_version)?;
         Ok(Source::Backup(Box::new((store, manifest.clone()))))
     }
 
-    /// A server reads what its own minor version has written, or the one before.
-    fn fits(&self, manifest: &Manifest) -> Result<(), ActionError> {
+    /// A server reads what its own minor version has written, or the one before. What does not say who wrote it is let through.
+    fn fits(&self, written_by: &str) -> Result<(), ActionError> {
         let series = |text: &str| -> Option<(u32, u32)> {
             let mut numbers = text.split('.').map(str::parse::<u32>);
             Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
         };
         let Some(version) = &self.module.version else { return Ok(()) };
-        let (Some(old), Some(new)) = (series(&manifest.etcd_version), series(version)) else { return Ok(()) };
+        let (Some(old), Some(new)) = (series(written_by), series(version)) else { return Ok(()) };
         match old == new || (old.0, old.1 + 1) == new {
             true => Ok(()),
             false => Err(ActionError::Failed(format!(
-                "the backup is of etcd {}, and `{}` is to run {version}, which cannot be trusted to read it; restore it with etcd {}.{}, then change the version",
-                manifest.etcd_version, self.module.cluster, old.0, old.1
+                "the backup is of etcd {written_by}, and `{}` is to run {version}, which cannot be trusted to read it; restore it with etcd {}.{}, then change the version",
+                self.module.cluster, old.0, old.1
             ))),
         }
     }
 
-    /// Whether the cluster still serves: then nothing is to be restored, unless somebody insists.
+    /// Whether the cluster still serves, or might: then nothing is to be restored, unless somebody insists.
     async fn refusal(&self, context: &ActionContext) -> Result<Option<Outcome>, ActionError> {
         let EtcdRestore { cluster, tls, auth, client_port, force, .. } = &self.module;
         if *force {
             return Ok(None);
         }
-        let Ok(clients) = (Access { cluster, tls, auth }).clients(context, &self.members, *client_port).await else {
-            return Ok(self.strangers(context).await);
+        let clients = match (Access { cluster, tls, auth }).clients(context, &self.members, *client_port).await {
+            Ok(clients) => clients,
+            Err(error) => return Ok(self.strangers(context, &error).await),
         };
-        let now = observe(&clients, LOOK).await;
-        let well: Vec<&str> = now.members.iter().filter(|seen| seen.is_well()).map(|seen| seen.name.as_str()).collect();
-        if well.is_empty() {
-            return Ok(None);
-        }
-        let msg = format!(
-            "`{cluster}` serves: {} answer reads that a majority has agreed to. A restore takes all back to the backup; --force does so, and keeps the old data",
-            well.join(", ")
-        );
-        Ok(Some(Outcome { refused: true, ..Outcome::failed(msg) }))
+        let pulse = pulse(context, &clients, &self.members, *client_port).await;
+        Ok(pulse.refusal(cluster, "A restore takes all back to the backup; --force does so, and keeps the old data"))
     }
 
     /// Without a certificate nobody can be asked whether the cluster serves; but whether there is data can be seen.
-    async fn strangers(&self, context: &ActionContext) -> Option<Outcome> {
+    async fn strangers(&self, context: &ActionContext, why: &ActionError) -> Option<Outcome> {
         for member in &self.members {
-            let session = context.reach.session(&member.name, &context.session)?;
             let look = Payload::new(include_str!("etcd_bootstrap.sh")).value("data_dir", &self.module.data_dir);
-            // One that cannot be reached fails the next step by itself.
-            let found = session.run_one(look, false).await.ok();
-            if found.is_some_and(|outcome| outcome.data.get("found").and_then(Value::as_str) == Some("data")) {
-                let msg = format!(
-                    "{} has data, and nothing here could ask it whether it serves: the state folder knows no authority of `{}`. --state-dir names another one; --force restores all the same, and keeps the old data",
-                    member.name, self.module.cluster
-                );
-                return Some(Outcome { refused: true, ..Outcome::failed(msg) });
-            }
+            let found = match context.reach.session(&member.name, &context.session) {
+                Some(session) => session.run_one(look, false).await.map_err(|error| error.to_string()),
+                None => Err("it is not in the inventory".to_owned()),
+            };
+            let what = match found {
+                Ok(outcome) if outcome.failed => format!("cannot be looked at ({})", outcome.msg),
+                Ok(outcome) if outcome.data.get("found").and_then(Value::as_str) == Some("data") => {
+                    "has data".to_owned()
+                }
+                Ok(_) => continue,
+                Err(error) => format!("cannot be reached ({error})"),
+            };
+            let msg = format!(
+                "{} {what}, and nothing here could ask it whether it serves: {why}. --state-dir names another state folder; --force restores all the same, and keeps the old data",
+                member.name
+            );
+            return Some(Outcome { refused: true, ..Outcome::failed(msg) });
         }
         None
     }
@@ -406,13 +420,25 @@ impl Restore {
         let prepared = fs::read(folder.join("prepared.json")).map_err(gone)?;
         let prepared: Prepared =
             serde_json::from_slice(&prepared).map_err(|error| ActionError::Failed(error.to_string()))?;
+        let name = self.module.name.as_deref().unwrap_or_default();
+        let files = self.cluster(token).files(name);
+        let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
+        self.send(context, &prepared, &folder, &files).await
+    }
+
+    /// The data as a folder of the target, beside what is there.
+    async fn send(
+        &self,
+        context: &ActionContext,
+        prepared: &Prepared,
+        folder: &Path,
+        files: &Files,
+    ) -> Result<Outcome, ActionError> {
+        let token = &prepared.token;
         let room = self.payload("room").value("token", token).value("size", prepared.size.to_string());
         let room = context.run(room).await?;
         let there = room.data.get("folder").and_then(Value::as_str).map(str::to_owned);
         let Some(there) = there.filter(|_| !room.failed) else { return Ok(room) };
-        let name = self.module.name.as_deref().unwrap_or_default();
-        let files = self.cluster(token).files(name);
-        let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
         let size = prepared.size;
         let progress = |sent: u64| (context.progress)(sent, size);
         let database = format!("{there}/{}", restore::DATABASE);
@@ -423,7 +449,13 @@ impl Restore {
         }
         let seal = self.payload("seal").value("token", token).value("sha256", &prepared.sha256);
         let sealed = context.run(seal).await?;
-        Ok(Outcome { msg: if sealed.failed { sealed.msg.clone() } else { ByteSize(size).to_string() }, ..sealed })
+        if sealed.failed {
+            return Ok(sealed);
+        }
+        let others = room.data.get("others").and_then(Value::as_str).filter(|others| !others.is_empty());
+        let others = others.map(|others| format!("; restores that broke off have left {others}: remove them"));
+        let msg = format!("{}{}", ByteSize(size), others.unwrap_or_default());
+        Ok(Outcome { msg, ..sealed }.with("folder", there))
     }
 
     /// What was known of the old cluster is kept beside it.
@@ -495,7 +527,8 @@ fn forget_others(state: &Path, cluster: &str) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(state.join("restore")) else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(&beginning) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&beginning) {
             fs::remove_dir_all(entry.path())?;
         }
     }

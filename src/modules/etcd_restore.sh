@@ -19,6 +19,15 @@ is_over() {
     [ -e "$note" ] && [ ! -e "$new" ]
 }
 
+# What restores have left that broke off. One of them may still be wanted by somebody who wants to go on with it.
+find_others() {
+    list=''
+    for other in "$inside"restore-*; do
+        if [ -d "$other" ] && [ "$other" != "$new" ]; then list="$list${list:+ }$other"; fi
+    done
+    printf '%s' "$list"
+}
+
 make_room() {
     if is_over; then
         result_bool over 1
@@ -28,9 +37,12 @@ make_room() {
     if [ "$CHECK" ]; then return 0; fi
     above=${new%/*}
     mkdir -p "$above" || fail "cannot make $above"
+    others=$(find_others)
+    result others "$others"
     free=$(df -Pk "$above" | while read -r _ _ _ free _; do case $free in *[!0-9]*) ;; *) echo "$free" ;; esac; done)
     needed=$((arg_size / 1024 + 1024))
-    [ "${free:-0}" -gt "$needed" ] || fail "$above has ${free:-0} KiB left, and the data needs $needed; the old data stays beside it"
+    [ "${free:-0}" -gt "$needed" ] ||
+        fail "$above has ${free:-0} KiB left, and the data needs $needed; the old data stays beside it${others:+, and so does what restores have left that broke off: $others}"
     rm -rf "$new"
     mkdir -m 0700 "$new" "$new/member" "$new/member/snap" "$new/member/wal" || fail "cannot make $new"
     result folder "$new"

@@ -33,6 +33,7 @@ mod etcd_member;
 mod etcd_move_leader;
 mod etcd_order;
 mod etcd_path;
+mod etcd_pulse;
 mod etcd_release;
 mod etcd_restore;
 mod etcd_retire;

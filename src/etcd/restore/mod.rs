@@ -136,6 +136,15 @@ pub(crate) fn adopt(path: &Path, cluster: &NewCluster, bump: u64) -> Result<i64,
     Ok(revision)
 }
 
+/// The version of etcd that a database was written by, as far as it says so itself: how its data is laid out, from 3.6 on, or
+/// what all members of its cluster understood.
+pub(crate) fn version(path: &Path) -> Result<Option<String>, RestoreError> {
+    let bolt = Bolt::open(File::open(path)?)?;
+    let find = |bucket: &str, key: &[u8]| bolt.small_bucket(bucket).ok()?.remove(key);
+    let found = find("meta", b"storageVersion").or_else(|| find("cluster", b"clusterVersion"));
+    Ok(found.and_then(|version| String::from_utf8(version).ok()).filter(|version| !version.is_empty()))
+}
+
 /// As etcd writes a revision: the number, and which change it was in its transaction.
 fn revision_key(revision: i64) -> Vec<u8> {
     [&revision.to_be_bytes()[..], b"_", &0_i64.to_be_bytes()].concat()

@@ -1,4 +1,5 @@
 //! The program as a user runs it.
 
+mod backups;
 mod input;
 mod run;

@@ -75,7 +75,7 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
     let site = site(3, "3.5");
     put(&site, "a", "one");
     let plan = backup(&site, &["--check"]).ends(0);
-    assert!(plan.stdout.contains("changed ") && names(&site, "backups").is_empty(), "{}", plan.stdout);
+    assert!(plan.stdout.contains("change ") && names(&site, "backups").is_empty(), "{}", plan.stdout);
     backup(&site, &[]).ends(0);
     let kept = names(&site, "backups");
     let manifest = manifest(&site, "backups");
@@ -97,7 +97,20 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
     let keys = Keys::named(&site.place.folder, "first");
     backup(&site, &["--recipient", &keys.public, "--keep-last", "2"]).ends(0);
     next_second();
-    backup(&site, &["--keep-last", "2"]).ends(0);
+    // What a crash has left long ago goes; what cannot be read stays, with all that belongs to it.
+    let old = |name: &str| {
+        let path = site.place.folder.path("backups").join(name);
+        fs::write(&path, "?").unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(100_000);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        path
+    };
+    let left = ["prod-r2-20260101T000000Z.db.zst.part", "prod-r3-20260101T000000Z.db.zst"].map(old);
+    let unreadable = ["prod-r4-20260101T000000Z.json", "prod-r4-20260101T000000Z.db.zst"].map(old);
+    let said = backup(&site, &["--keep-last", "2"]).ends(0);
+    assert!(said.stdout.contains("prod-r4-20260101T000000Z.json cannot be read, and stays"), "{}", said.stdout);
+    assert!(left.iter().all(|path| !path.exists()) && unreadable.iter().all(|path| path.exists()));
+    unreadable.iter().for_each(|path| fs::remove_file(path).unwrap());
     assert_eq!(names(&site, "backups").len(), 4, "{:?}", names(&site, "backups"));
     let list = run(&site, &["backup", "list", "prod", "--from", "file:backups"]).ends(0);
     assert_eq!((list.stdout.matches("  1 keys").count(), list.stdout.lines().count()), (1, 3), "{}", list.stdout);
@@ -158,6 +171,47 @@ fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
     let nobody =
         run(&site, &["restore", "prod", "--from", "file:backups", "--force", "--age-identity", "mine"]).ends(5);
     assert!(nobody.stderr.contains("--yes"), "{}", nobody.stderr);
+}
+
+#[test]
+fn a_cluster_that_cannot_be_asked_is_not_taken_for_one_that_is_gone() {
+    let site = site(1, "3.6");
+    put(&site, "a", "one");
+    backup(&site, &[]).ends(0);
+    put(&site, "a", "two");
+    let host = &site.place.hosts[0];
+    let signal = |name: &str| host.run(&["systemctl", "kill", "--kill-who=main", "-s", name, "etcd.service"]).unwrap();
+    // It runs, and says nothing.
+    signal("STOP");
+    let said = restore(&site, &[]);
+    signal("CONT");
+    let said = said.ends(3);
+    assert!(said.stdout.contains("could not be asked") && said.stdout.contains(&site.names[0]), "{}", said.stdout);
+    assert!(said.stdout.contains("--force"), "{}", said.stdout);
+    assert_eq!(get(&site, "a"), "two");
+    // One that certainly does not run is asked for nothing.
+    host.run(&["systemctl", "stop", "etcd"]).unwrap();
+    restore(&site, &[]).ends(0);
+    assert_eq!(get(&site, "a"), "one");
+}
+
+#[test]
+fn a_restore_that_goes_on_takes_the_backup_that_was_agreed_to() {
+    let site = site(1, "3.5");
+    put(&site, "a", "one");
+    backup(&site, &[]).ends(0);
+    next_second();
+    put(&site, "a", "two");
+    backup(&site, &[]).ends(0);
+    let newest = names(&site, "backups").into_iter().rev().find(|name| name.ends_with(".json")).unwrap();
+    let (there, away) = (site.place.folder.path("backups").join(newest), site.place.folder.path("later.json"));
+    fs::rename(&there, &away).unwrap();
+    // It dies before it has begun with the backup, and meanwhile there is a newer one.
+    let words = ["restore", "prod", "--from", "file:backups", "--yes", "--force", "-i", "inventory.yaml"];
+    site.place.folder.command(&words).env("ETCDRUN_TEST_DIE", "after:2").output().unwrap();
+    fs::rename(&away, &there).unwrap();
+    site.place.folder.run(&["resume"]).ends(0);
+    assert_eq!(get(&site, "a"), "one");
 }
 
 #[test]
@@ -239,7 +293,7 @@ fn three_members_that_lost_everything_come_back_with_users_and_certificates() {
         .unwrap();
     }
     let plan = restore(&site, &["--check"]).ends(0);
-    assert!(plan.stdout.contains("changed "), "{}", plan.stdout);
+    assert!(plan.stdout.contains("change "), "{}", plan.stdout);
     restore(&site, &[]).ends(0);
     site.is_served_by_all();
     let all = hashes(&site);
@@ -272,6 +326,14 @@ fn etcdutl_reads_what_a_backup_holds() {
     // A snapshot that another tool has saved will do as well.
     put(&site, "a", "two");
     run(&site, &["restore", "prod", "--from", "file:plain.db", "--yes", "--force"]).ends(0);
+    assert_eq!(get(&site, "a"), "one");
+    // But not into a version that cannot be trusted to read it.
+    let (mine, other) = (etcd("3.5").unwrap(), etcd("3.7").unwrap());
+    let text =
+        site.place.folder.read("inventory.yaml").replace(&super::etcd::release(&mine), &super::etcd::release(&other));
+    site.place.folder.write("inventory.yaml", &text.replace(&mine.version, &other.version));
+    let said = run(&site, &["restore", "prod", "--from", "file:plain.db", "--yes", "--force"]).ends(2);
+    assert!(said.stdout.contains("is of etcd 3.5.0"), "{}", said.stdout);
     assert_eq!(get(&site, "a"), "one");
 }
 
@@ -331,6 +393,14 @@ fn a_timer_takes_backups_on_a_host_of_its_own() {
     vault.run(&["systemctl", "start", "etcdrun-backup-prod.service"]).unwrap();
     let kept = vault.run(&["ls", "/srv/backups"]).unwrap();
     assert_eq!(kept.lines().count(), 2, "{kept}");
+    // Another cluster has folders of its own, and a new certificate comes with the next play.
+    assert_eq!(vault.run(&["ls", "/etc/etcdrun", "/var/lib/etcdrun"]).unwrap().matches("prod").count(), 2);
+    let there = || vault.run(&["cat", "/var/lib/etcdrun/prod/pki/prod/clients/root.crt"]).unwrap();
+    let before = there();
+    run(&site, &["certs", "renew", "prod", "--early", "1000d"]).ends(0);
+    run(&site, &["playbook", "timer.yaml"]).ends(0);
+    assert_ne!(there(), before);
+    vault.run(&["systemctl", "start", "etcdrun-backup-prod.service"]).unwrap();
 }
 
 /// Writes so many values of a megabyte that nothing can make smaller.

@@ -1,7 +1,9 @@
 //! The verbs of every day, on a cluster of real etcd.
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Command, Stdio},
 };
 
@@ -18,6 +20,27 @@ fn etcdctl(site: &Site, words: &[&str]) -> Said {
     Said::of(command.output().unwrap())
 }
 
+/// Whatever it is killed by, the key was never on a disk.
+fn killed_it_leaves_no_key(site: &Site) {
+    let temporary = tempfile::tempdir().unwrap();
+    let program = site.place.folder.path("slow-etcdctl");
+    fs::write(&program, "#!/bin/sh\ngrep -c 'PRIVATE KEY' \"$ETCDCTL_KEY\"\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = site.place.folder.command(&["etcdctl", "prod", "-i", "inventory.yaml", "--", "get", "a"]);
+    command.env("ETCDCTL_PROGRAM", &program).env("TMPDIR", temporary.path()).process_group(0);
+    let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(running.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    let files: Vec<_> = fs::read_dir(temporary.path()).unwrap().collect();
+    // As Ctrl-C does: everybody in front of the terminal gets it.
+    let group = format!("-{}", running.id());
+    Command::new("kill").args(["-INT", "--", &group]).status().unwrap();
+    running.wait().unwrap();
+    assert_eq!(first.trim(), "2", "it could read the key");
+    assert!(files.is_empty(), "{files:?}");
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_cluster_is_at_hand() {
     let site = Site::new(3, "3.5", PLAIN);
@@ -29,6 +52,8 @@ fn a_cluster_is_at_hand() {
     assert_eq!((health.stdout.clone() + &health.stderr).matches("is healthy").count(), 3, "{}", health.stderr);
     // Its own code comes back, and nothing of the credentials stays.
     assert_ne!(etcdctl(&site, &["nonsense"]).code, 0);
+
+    killed_it_leaves_no_key(&site);
 
     let said = run(&["ssh", &site.names[0], "--", "sh", "-c", "cat; exit 7"]);
     assert_eq!(said.code, 7, "{}", said.stderr);

@@ -1,0 +1,166 @@
+//! Whether a cluster still serves. That somebody could not be asked is no answer.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{ActionContext, etcd_access::Member};
+use crate::{
+    etcd::{
+        MemberClient,
+        observe::{Seen, observe},
+    },
+    model::{Outcome, Value},
+    remote::Payload,
+};
+
+/// Longer than a read takes to fail that nobody agrees to.
+const LOOK: Duration = Duration::from_secs(15);
+/// How long servers may need until they have found each other.
+const START: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a machine may take to answer before it counts as one that does not.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Which members serve, and of which nobody knows, with the reasons. All others certainly do not serve.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    serving: Vec<String>,
+    unknown: Vec<(String, String)>,
+}
+
+impl Pulse {
+    fn of(signs: Vec<(String, Sign)>) -> Self {
+        let mut pulse = Self::default();
+        for (name, sign) in signs {
+            match sign {
+                Sign::Serves => pulse.serving.push(name),
+                Sign::Unknown(why) => pulse.unknown.push((name, why)),
+                Sign::Dead | Sign::Starting => {}
+            }
+        }
+        pulse
+    }
+
+    /// Refuses what must not be done to a cluster that serves, or that might.
+    pub fn refusal(&self, cluster: &str, way_out: &str) -> Option<Outcome> {
+        let msg = match (self.serving.is_empty(), self.unknown.is_empty()) {
+            (true, true) => return None,
+            (false, _) => {
+                let serving = self.serving.join(", ");
+                format!("`{cluster}` serves: {serving} answer reads that a majority has agreed to. {way_out}")
+            }
+            (true, false) => {
+                let unknown: Vec<String> = self.unknown.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+                format!(
+                    "nobody knows whether `{cluster}` serves, for these could not be asked: {}. {way_out}",
+                    unknown.join("; ")
+                )
+            }
+        };
+        Some(Outcome { refused: true, ..Outcome::failed(msg) })
+    }
+}
+
+/// Asks every member; of those that are silent, their machines. Servers that are about to start get a while.
+pub(super) async fn pulse(
+    context: &ActionContext,
+    clients: &[MemberClient],
+    members: &[Member],
+    client_port: u16,
+) -> Pulse {
+    let begun = Instant::now();
+    loop {
+        let now = observe(clients, LOOK).await;
+        let asking = now.members.iter().map(|seen| async move {
+            let member = members.iter().find(|member| member.name == seen.name);
+            (seen.name.clone(), sign(context, member, client_port, seen).await)
+        });
+        let signs = join_all(asking).await;
+        if signs.iter().all(|(_, sign)| matches!(sign, Sign::Dead | Sign::Starting))
+            && signs.iter().any(|(_, sign)| *sign == Sign::Starting)
+            && begun.elapsed() < START
+        {
+            sleep(PAUSE).await;
+            continue;
+        }
+        return Pulse::of(signs);
+    }
+}
+
+/// What one member is like.
+#[derive(Debug, PartialEq, Eq)]
+enum Sign {
+    Serves,
+    Dead,
+    Starting,
+    Unknown(String),
+}
+
+async fn sign(context: &ActionContext, member: Option<&Member>, port: u16, seen: &Seen) -> Sign {
+    let silence = match &seen.answer {
+        // A majority has agreed to the read.
+        Ok(view) if view.read.is_ok() => return Sign::Serves,
+        Ok(_) => return Sign::Dead,
+        Err(why) => why,
+    };
+    let Some(session) = member.and_then(|member| context.reach.session(&member.name, &context.session)) else {
+        return Sign::Unknown("it is not in the inventory".into());
+    };
+    let look = Payload::new(include_str!("etcd_silent.sh")).value("port", port.to_string());
+    match timeout(LIMIT, session.run_one(look, false)).await {
+        Err(_) => Sign::Unknown(format!("its machine did not answer within {LIMIT:?}")),
+        Ok(Err(error)) => Sign::Unknown(error.to_string()),
+        Ok(Ok(outcome)) if outcome.failed => Sign::Unknown(outcome.msg),
+        Ok(Ok(outcome)) => judge(&outcome, port, silence),
+    }
+}
+
+/// What the machine of a silent member says.
+fn judge(outcome: &Outcome, port: u16, silence: &str) -> Sign {
+    let listens = outcome.data.get("listens").and_then(Value::as_bool) == Some(true);
+    match outcome.data.get("state").and_then(Value::as_str) {
+        Some("active") => Sign::Unknown(silence.to_owned()),
+        // The unit becomes active when a majority has greeted the server: until then it listens in vain.
+        Some("activating") => Sign::Starting,
+        _ if !listens => Sign::Dead,
+        _ => Sign::Unknown(format!("etcd.service does not run there, but something listens at port {port}: {silence}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(state: Option<&str>, listens: bool) -> Sign {
+        let outcome = state.into_iter().fold(Outcome::ok(), |outcome, state| outcome.with("state", state));
+        let outcome = if listens { outcome.with("listens", true) } else { outcome };
+        judge(&outcome, 2379, "silence")
+    }
+
+    #[test]
+    fn only_a_machine_that_says_so_has_no_server() {
+        assert_eq!(said(Some("inactive"), false), Sign::Dead);
+        assert_eq!(said(Some("failed"), false), Sign::Dead);
+        assert_eq!(said(Some("activating"), true), Sign::Starting, "it waits for a majority");
+        assert_eq!(said(Some("active"), true), Sign::Unknown("silence".into()));
+        assert_eq!(said(Some("active"), false), Sign::Unknown("silence".into()));
+        assert!(matches!(said(Some("inactive"), true), Sign::Unknown(why) if why.contains("listens at port 2379")));
+        assert!(matches!(said(None, true), Sign::Unknown(_)));
+    }
+
+    #[test]
+    fn who_could_not_be_asked_is_no_proof() {
+        let text = |pulse: Pulse| pulse.refusal("prod", "--force does it.").map(|outcome| outcome.msg);
+        assert_eq!(text(Pulse::default()), None);
+        let unknown = vec![("etcd-1".to_owned(), "no route to host".to_owned())];
+        let told = text(Pulse { unknown: unknown.clone(), ..Pulse::default() }).unwrap();
+        assert_eq!(
+            told,
+            "nobody knows whether `prod` serves, for these could not be asked: etcd-1 (no route to host). --force does it."
+        );
+        let told = text(Pulse { serving: vec!["etcd-2".into()], unknown }).unwrap();
+        assert!(told.starts_with("`prod` serves: etcd-2 answer reads"), "{told}");
+    }
+}
