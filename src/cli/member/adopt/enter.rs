@@ -31,7 +31,6 @@ pub(super) struct Looked {
     pub(super) authority: String,
     pub(super) peer_authority: String,
     pub(super) certificate: String,
-    pub(super) key: Zeroizing<String>,
     pub(super) above_owner: Option<String>,
     pub(super) ip: Option<String>,
 }
@@ -93,13 +92,12 @@ impl Adopting<'_> {
         let path = |flag: &str| told.path(flag, &found.folder).unwrap_or_default();
         // Who asks clients for certificates names an authority for them; the others have one for peers.
         let authority = if told.get("trusted-ca-file").is_some() { "trusted-ca-file" } else { "peer-trusted-ca-file" };
-        let paths = [path(authority), path("peer-trusted-ca-file"), path("cert-file"), path("key-file")];
+        let paths = [path(authority), path("peer-trusted-ca-file"), path("cert-file")];
         let data_dir = told.data_dir(&found.folder);
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let read = read_etcd_files(&session, &found, &paths, &data_dir, host).await.map_err(unfit)?;
-        let [authority, peer_authority, certificate, key]: [Zeroizing<String>; 4] =
+        let [authority, peer_authority, certificate]: [Zeroizing<String>; 3] =
             read.files.try_into().map_err(|_| Trouble::Unreachable("it did not send all files".to_owned()))?;
-        self.invocation.masker.add(&key);
         let plain = |text: Zeroizing<String>| text.as_str().to_owned();
         Ok(Looked {
             found,
@@ -107,7 +105,6 @@ impl Adopting<'_> {
             authority: plain(authority),
             peer_authority: plain(peer_authority),
             certificate: plain(certificate),
-            key,
             above_owner: read.above_owner,
             ip: read.ip,
         })
@@ -116,7 +113,7 @@ impl Adopting<'_> {
     /// Gets an answer of the member on that host, with the first credential that does.
     pub(super) async fn enter(&self, way: &Way, id: HostId, stop: &Stop, looked: &Looked) -> Result<Entry, CliError> {
         let authority = self.authority(stop, looked)?;
-        let ways = self.credentials(way, looked, &authority).await?;
+        let ways = self.credentials(way, id, looked, &authority).await?;
         let port = looked.told.client_port();
         let address = client_address(looked, stop);
         let mut reasons = Vec::new();
@@ -170,10 +167,11 @@ impl Adopting<'_> {
         }
     }
 
-    /// What may let us in, best first.
+    /// What may let us in, best first. The server's own key is only asked for where there is nothing better.
     async fn credentials(
         &self,
         way: &Way,
+        id: HostId,
         looked: &Looked,
         authority: &str,
     ) -> Result<Vec<(&'static str, Credential)>, CliError> {
@@ -189,8 +187,14 @@ impl Adopting<'_> {
             self.invocation.masker.add(&root.1);
             all.push((ROOT, credential(Some(root))));
         }
-        let own = Zeroizing::new(looked.key.as_str().to_owned());
-        all.push((SERVER, credential(Some((looked.certificate.clone(), own)))));
+        if all.is_empty() {
+            let path = looked.told.path("key-file", &looked.found.folder).unwrap_or_default();
+            let read = read_etcd_files(&way.session(id), &looked.found, &[&path], "", "").await;
+            let read = read.map_err(|error| CliError::Unexpected(error.to_string()))?;
+            let key = read.files.into_iter().next().unwrap_or_default();
+            self.invocation.masker.add(&key);
+            all.push((SERVER, credential(Some((looked.certificate.clone(), key)))));
+        }
         Ok(all)
     }
 
