@@ -107,7 +107,7 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
     };
     let left = ["prod-r2-20260101T000000Z.db.zst.part", "prod-r3-20260101T000000Z.db.zst"].map(old);
     let unreadable = ["prod-r4-20260101T000000Z.json", "prod-r4-20260101T000000Z.db.zst"].map(old);
-    let said = backup(&site, &["--keep-last", "2"]).ends(0);
+    let said = backup(&site, &["--keep-last", "2", "-v"]).ends(0);
     assert!(said.stdout.contains("prod-r4-20260101T000000Z.json cannot be read, and stays"), "{}", said.stdout);
     assert!(left.iter().all(|path| !path.exists()) && unreadable.iter().all(|path| path.exists()));
     unreadable.iter().for_each(|path| fs::remove_file(path).unwrap());
