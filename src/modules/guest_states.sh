@@ -11,7 +11,7 @@ states() {
 made() {
     vir list --all --name | while IFS= read -r name; do
         if [ -z "$name" ]; then continue; fi
-        mark=$(vir dumpxml --inactive "$name" 2>/dev/null | sed -n '/<metadata>/,/<\/metadata>/p')
+        mark=$(vir dumpxml --inactive "$name" 2>/dev/null | sed -n '/<metadata/,/<.metadata/p')
         case $mark in *"$arg_namespace"*) ;; *) continue ;; esac
         cluster=$(printf '%s\n' "$mark" | sed -n "s/.* cluster=[\"']\([^\"']*\)[\"'].*/\1/p" | sed -n 1p)
         printf '%s\t%s\t%s\n' "$cluster" "$(vir domstate "$name" 2>/dev/null)" "$name"

@@ -54,7 +54,7 @@ impl Kind {
     /// Files take what is written to them, so a large disk costs nothing until it is used.
     fn disk_size(self) -> &'static str {
         match self {
-            Self::Fast => "256M",
+            Self::Fast => "512M",
             Self::Hypervisor => "20G",
         }
     }
