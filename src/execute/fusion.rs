@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    scheduler::Scheduler,
+    scheduler::{Scheduler, notice},
     settle::{Decision, Fate, decide},
 };
 use crate::{
@@ -87,13 +87,15 @@ impl Scheduler {
         if self.claimed[index.index()] || node.kind.is_held() {
             return Foreseen::Apart;
         }
+        let runs_in = |chain: &[NodeIndex]| chain.iter().any(|member| notice(graph.node(*member)) == notice(node));
         match decide(graph, &self.fates, index) {
             // The start of a play is told before anything in it.
             Decision::End(fate) if fate.status.satisfies() && node.kind != NodeKind::PlayStart => Foreseen::Ends(fate),
             Decision::End(_) => Foreseen::Apart,
             // An earlier process has run it.
             Decision::Run(_) if self.is_done(index) => Foreseen::Apart,
-            Decision::Run(_) if node.kind == NodeKind::Handler && !self.is_notified(node) => {
+            // One that is in the chain already has used the notice up: a flush, and then the end of the play.
+            Decision::Run(_) if node.kind == NodeKind::Handler && (!self.is_notified(node) || runs_in(chain)) => {
                 let may_be = |member: &NodeIndex| self.notifies(*member, node);
                 if chain.iter().any(may_be) { Foreseen::Apart } else { Foreseen::Ends(Fate::new(Status::Skipped)) }
             }

@@ -532,8 +532,8 @@ impl Scheduler {
 }
 
 /// How a handler is notified: by play, host and task.
-type Notice = (PlayIndex, HostId, TaskIndex);
+pub(super) type Notice = (PlayIndex, HostId, TaskIndex);
 
-fn notice(node: &Node) -> Option<Notice> {
+pub(super) fn notice(node: &Node) -> Option<Notice> {
     (node.kind == NodeKind::Handler).then_some((node.play, node.host?, node.task?))
 }

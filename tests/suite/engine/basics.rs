@@ -161,6 +161,32 @@ fn handlers_flush_on_demand_and_after_a_failure_elsewhere() {
 }
 
 #[test]
+fn a_handler_that_was_flushed_does_not_run_again() {
+    let bench = Bench::new(2);
+    bench.run(
+        r#"
+- hosts: all
+  tasks:
+    - block:
+        - { name: Task 1, shell: 'echo 1 >>DIR/{{ inventory_hostname }}' }
+      always:
+        - block:
+            - { name: Task 2, shell: 'echo 2 >>DIR/{{ inventory_hostname }}; test {{ inventory_hostname }} != h2', notify: Second }
+    - { name: Task 3, shell: 'echo 3{{ "" if last is defined else "" }} >>DIR/{{ inventory_hostname }}', register: last }
+    - meta: flush_handlers
+    - block:
+        - { name: Task 4, shell: 'echo 4 >>DIR/{{ inventory_hostname }}; test {{ inventory_hostname }} != h2' }
+      rescue:
+        - { name: Task 5, shell: 'echo 5 >>DIR/{{ inventory_hostname }}', notify: First }
+  handlers:
+    - { name: First, shell: 'echo First >>DIR/{{ inventory_hostname }}', notify: Second }
+    - { name: Second, shell: 'echo Second >>DIR/{{ inventory_hostname }}' }
+"#,
+    );
+    assert_eq!(bench.read("h1"), "1\n2\n3\nSecond\n4\n");
+}
+
+#[test]
 fn blocks_rescue_and_always() {
     let bench = Bench::new(2);
     let report = bench.run(
