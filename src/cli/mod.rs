@@ -8,6 +8,7 @@ mod backup;
 mod certs;
 mod completions;
 mod config;
+mod destroy;
 mod doc;
 mod drain;
 mod error;
@@ -83,6 +84,8 @@ enum Command {
     Backup(Box<backup::BackupCommand>),
     /// Make a cluster of a backup
     Restore(Box<restore::RestoreArgs>),
+    /// Take a cluster away, with all that it is made of
+    Destroy(Box<destroy::DestroyArgs>),
     /// Call etcdctl for a cluster, through SSH and with the right certificate
     Etcdctl(tunnel::EtcdctlArgs),
     /// Open a local port that leads to a cluster
@@ -159,6 +162,7 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Undrain(args) => drain::undrain(args, invocation),
         Command::Backup(args) => backup::run(args, invocation),
         Command::Restore(args) => restore::run(args, invocation),
+        Command::Destroy(args) => destroy::run(args, invocation),
         Command::Etcdctl(args) => tunnel::etcdctl(args, invocation),
         Command::Tunnel(args) => tunnel::tunnel(args, invocation),
         Command::Ssh(args) => shell::ssh(args, invocation),

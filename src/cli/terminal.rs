@@ -32,6 +32,12 @@ pub(super) fn ask_secret(question: &str) -> io::Result<Option<Zeroizing<String>>
 
 /// Asks a question to which only `y` and `yes` are a yes. Where nobody can be asked, `instead` says how to do without.
 pub(super) fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
+    let answer = ask(question, instead)?;
+    Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Asks for a line, which may be seen.
+pub(super) fn ask(question: &str, instead: &str) -> Result<String, CliError> {
     let mut terminal = match File::options().read(true).write(true).open("/dev/tty") {
         Ok(terminal) if stderr().is_terminal() => terminal,
         _ => {
@@ -42,7 +48,7 @@ pub(super) fn confirm(question: &str, instead: &str) -> Result<bool, CliError> {
     terminal.write_all(question.as_bytes())?;
     let mut answer = String::new();
     BufReader::new(terminal).read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    Ok(answer.trim().to_owned())
 }
 
 /// Echo is off while this lives. Signals from the keyboard are off too: a Ctrl-C that killed us

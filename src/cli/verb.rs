@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What every verb takes that changes something.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct VerbArgs {
     #[command(flatten)]
     pub known: KnownArgs,
@@ -113,6 +113,28 @@ pub(super) fn play(
     args: &VerbArgs,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
+    Ok(ended(playbook, limit, vars, args, invocation)?.exit(false))
+}
+
+/// Shows what that would do, and tells whether it is anything (`Exit::WouldChange`).
+pub(super) fn foresee(
+    playbook: &str,
+    limit: &str,
+    vars: &Value,
+    args: &VerbArgs,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let run = RunArgs { check: true, ..args.run.clone() };
+    Ok(ended(playbook, limit, vars, &VerbArgs { run, ..args.clone() }, invocation)?.exit(true))
+}
+
+fn ended(
+    playbook: &str,
+    limit: &str,
+    vars: &Value,
+    args: &VerbArgs,
+    invocation: &Invocation,
+) -> Result<run::Ended, CliError> {
     let mut extra_vars = args.vars.extra_vars.clone();
     // What was said by a flag wins.
     extra_vars.push(format!("@{VARIABLES}"));
@@ -123,7 +145,7 @@ pub(super) fn play(
     let hosts = args.known.only(Some(limit));
     let play = Play { playbook, hosts, extra_vars, run: &args.run, connection: &args.connection };
     let compiled = disk::pretend(files, || play.compile(invocation))?;
-    Ok(play.run(compiled, invocation)?.exit(false))
+    play.run(compiled, invocation)
 }
 
 /// Asks before something that cannot be taken back. What goes on was asked before; a plan does nothing.
@@ -132,6 +154,18 @@ pub(super) fn confirm(question: &str, yes: bool, check: bool, invocation: &Invoc
         return Ok(());
     }
     match terminal::confirm(&format!("{question} [y/N] "), "--yes says so; --check only shows what would be done")? {
+        true => Ok(()),
+        false => Err(CliError::Interrupted),
+    }
+}
+
+/// Asks for a name to be typed, before something that nobody should do by the way.
+pub(super) fn confirm_name(question: &str, name: &str, yes: bool, invocation: &Invocation) -> Result<(), CliError> {
+    if yes || invocation.resumed.is_some() {
+        return Ok(());
+    }
+    let question = format!("{question}\nType `{name}` to go on: ");
+    match terminal::ask(&question, "--yes says so; --check only shows what would be done")? == name {
         true => Ok(()),
         false => Err(CliError::Interrupted),
     }

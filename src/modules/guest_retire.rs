@@ -14,13 +14,16 @@ const BODY: &str = concat!(include_str!("libvirt.sh"), "\n", include_str!("guest
 /// Powers a guest off for good, and sets its disks aside.
 ///
 /// The disks get other names, with the time in them, beside which the definition of the guest is kept; then libvirt forgets it.
-/// Nothing is deleted. A guest that etcdrun did not make, or that belongs to another cluster, is left alone.
+/// Nothing is deleted, unless `purge` says so. A guest that etcdrun did not make, or that belongs to another cluster, is left alone.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestRetire {
     name: String,
     /// The cluster that it must belong to.
     cluster: String,
+    /// Remove its disks rather than set them aside.
+    #[serde(default)]
+    purge: bool,
 }
 
 impl Module for GuestRetire {
@@ -42,8 +45,11 @@ impl Module for GuestRetire {
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         libvirt::check_name("guest", &self.name)?;
-        let payload =
-            Payload::new(BODY).value("name", &self.name).value("cluster", &self.cluster).value("namespace", NAMESPACE);
+        let payload = Payload::new(BODY)
+            .value("name", &self.name)
+            .value("cluster", &self.cluster)
+            .value("namespace", NAMESPACE)
+            .flag("purge", self.purge);
         Ok(Action::Remote(payload))
     }
 }

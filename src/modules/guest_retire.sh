@@ -39,6 +39,10 @@ aside=''
 disks=$(vir domblklist "$arg_name" --inactive) || fail "cannot list the disks of $arg_name"
 while read -r _ path; do
     if [ ! -f "$path" ]; then continue; fi
+    if [ "$arg_purge" ]; then
+        rm -f -- "$path" || fail "cannot remove $path"
+        continue
+    fi
     mv -- "$path" "$path.removed-$stamp" || fail "cannot set $path aside"
     aside="$aside$path.removed-$stamp
 "
@@ -53,4 +57,4 @@ vir undefine --nvram "$arg_name" > /dev/null 2>&1 || vir undefine "$arg_name" > 
 # shellcheck disable=SC2046 # Names of pools are words.
 for pool in $(vir pool-list --name); do vir pool-refresh "$pool" > /dev/null 2>&1; done
 result aside "$aside"
-note "powered off; its disks are set aside"
+if [ "$arg_purge" ]; then note "powered off; its disks are removed"; else note "powered off; its disks are set aside"; fi

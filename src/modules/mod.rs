@@ -25,6 +25,7 @@ mod etcd_checkpoint;
 mod etcd_cluster;
 mod etcd_config;
 mod etcd_defrag;
+mod etcd_destroy;
 mod etcd_downgrade;
 mod etcd_found;
 mod etcd_gate;

@@ -18,6 +18,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::etcd_cluster::EtcdCluster>(),
     ModuleSpec::of::<super::etcd_config::EtcdConfig>(),
     ModuleSpec::of::<super::etcd_defrag::EtcdDefrag>(),
+    ModuleSpec::of::<super::etcd_destroy::EtcdDestroy>(),
     ModuleSpec::of::<super::etcd_downgrade::EtcdDowngrade>(),
     ModuleSpec::of::<super::etcd_gate::EtcdGate>(),
     ModuleSpec::of::<super::etcd_member::EtcdMember>(),

@@ -362,6 +362,56 @@ fn a_restore_goes_on_where_a_killed_operator_left_it() {
 }
 
 #[test]
+fn a_cluster_is_destroyed_after_a_last_backup_and_can_be_made_again() {
+    let site = site(2, "3.5");
+    put(&site, "a", "one");
+    let destroy = |more: &[&str]| run(&site, &[&["destroy", "prod"], more].concat());
+    let to = ["--backup-to", "file:backups"];
+    let unsaid = destroy(&["--yes"]).ends(5);
+    assert!(unsaid.stderr.contains("--no-backup"), "{}", unsaid.stderr);
+    let plan = destroy(&[&to[..], &["--check"]].concat()).ends(0);
+    assert!(plan.stdout.contains("change "), "{}", plan.stdout);
+    let nobody = destroy(&to).ends(5);
+    assert!(nobody.stderr.contains("--yes says so"), "{}", nobody.stderr);
+    assert_eq!(get(&site, "a"), "one", "nothing has happened yet");
+    assert!(names(&site, "backups").is_empty());
+    // A machine of another cluster is left alone.
+    let host = &site.place.hosts[1];
+    let unit = "/etc/systemd/system/etcd.service";
+    host.run(&["sed", "-i", "s/a member of prod$/a member of other/", unit]).unwrap();
+    let alien = destroy(&["--no-backup", "--yes"]).ends(2);
+    assert!(alien.stdout.contains("this machine is left alone"), "{}", alien.stdout);
+    host.run(&["systemctl", "is-active", "etcd"]).unwrap();
+    host.run(&["sed", "-i", "s/a member of other$/a member of prod/", unit]).unwrap();
+    assert_eq!(get(&site, "a"), "one", "it was seen before anything went");
+
+    // Who knows nothing of it must not take it for one that is gone.
+    let stranger = destroy(&["--yes", "--state-dir", "elsewhere"]).ends(5);
+    assert!(stranger.stderr.contains("nothing is known here"), "{}", stranger.stderr);
+    assert_eq!(get(&site, "a"), "one");
+
+    destroy(&[&to[..], &["--yes"]].concat()).ends(0);
+    assert_eq!(names(&site, "backups").len(), 2);
+    for host in &site.place.hosts {
+        let places = "/var/lib/etcd/data* /etc/etcd /opt/etcd/* /etc/systemd/system/etcd.service";
+        let left = host.run(&["sh", "-c", &format!("ls -d {places} 2> /dev/null; true")]).unwrap();
+        assert!(left.is_empty(), "{left}");
+        assert!(host.run(&["systemctl", "is-active", "etcd"]).is_err());
+    }
+    assert!(names(&site, ".etcdrun/pki").is_empty() && names(&site, ".etcdrun/clusters").is_empty());
+    let again = destroy(&["--yes"]).ends(0);
+    assert!(!again.stdout.lines().any(|line| line.starts_with("changed ")), "{}", again.stdout);
+
+    // The last backup is good for another one.
+    restore(&site, &[]).ends(0);
+    assert_eq!(get(&site, "a"), "one");
+    destroy(&["--no-backup", "--keep-data", "--yes"]).ends(0);
+    let aside = site.place.hosts[0].run(&["sh", "-c", "ls -d /var/lib/etcd/data.removed-*/member"]).unwrap();
+    assert_eq!(aside.lines().count(), 1, "{aside}");
+    assert_eq!(names(&site, ".etcdrun/destroyed").len(), 1);
+}
+
+#[test]
 fn a_timer_takes_backups_on_a_host_of_its_own() {
     let site = Site::new(2, "3.5", PLAIN);
     // The second host is no member: it keeps the backups.

@@ -1,0 +1,108 @@
+//! `etcdrun destroy CLUSTER`: shows what goes, takes a last backup, asks for the name, and takes everything away.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{
+    CliError, Exit, Invocation,
+    backup::{BucketArgs, absolute},
+    certs::find_cluster,
+    status::section,
+    verb::{Known, VerbArgs, confirm_name, foresee, known, play},
+};
+use crate::{etcd::ClusterRecord, inventory::sections::BackupSection};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A last backup is taken first. Then etcd goes from every machine, with its unit, settings, keys and data; guests go with their\ndisks. Last, the state folder forgets the cluster and its authority. The inventory is yours to change. A machine that is gone for\ngood has to leave the inventory before.\n\nExamples:\n  etcdrun destroy test --check\n  etcdrun destroy test --backup-to file:/srv/backups\n  etcdrun destroy test --no-backup --yes"
+)]
+pub struct DestroyArgs {
+    /// The cluster
+    cluster: String,
+
+    /// Keep the last backup here: file:FOLDER or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
+    #[arg(long, value_name = "PLACE")]
+    backup_to: Option<String>,
+
+    /// Take no last backup
+    #[arg(long, conflicts_with = "backup_to")]
+    no_backup: bool,
+
+    /// Set data, disks of guests and the cluster's authority aside rather than remove them
+    #[arg(long)]
+    keep_data: bool,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+
+    #[command(flatten)]
+    bucket: BucketArgs,
+
+    #[command(flatten)]
+    args: VerbArgs,
+}
+
+pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&known.inventory, &args.cluster)?;
+    // What goes on was shown and agreed to when it began, and has the variables of then.
+    if invocation.resumed.is_some() {
+        return play("destroy.yaml", &args.cluster, &json!({}), &args.args, invocation);
+    }
+    let mut vars = json!({
+        "destroy_confirm": args.cluster,
+        "destroy_keep_data": args.keep_data,
+        "destroy_backup": wants_backup(args, &known)?,
+        "backup_access": args.bucket.vars()?,
+    });
+    if let Some(to) = &args.backup_to {
+        vars["backup_to"] = Value::from(absolute(to)?);
+    }
+    match foresee("destroy.yaml", &args.cluster, &vars, &args.args, invocation)? {
+        // What is gone already needs no name.
+        Exit::Success => return Ok(Exit::Success),
+        Exit::WouldChange if args.args.run.check => return Ok(Exit::Success),
+        Exit::WouldChange if !args.no_backup && !is_known(args, &known) => {
+            let message =
+                format!("nothing is known here of `{}`, but there is something of it, and no backup", args.cluster);
+            let help =
+                "use the state folder of the machine that made it (--state-dir); or --no-backup destroys it as it is";
+            return Err(CliError::usage_with_help(message, Some(help.into())));
+        }
+        Exit::WouldChange => {}
+        // A plan that failed has its own code; Terraform's 1 is none of ours.
+        Exit::Unexpected => return Ok(Exit::TaskFailed),
+        exit => return Ok(exit),
+    }
+    let disks = if args.keep_data { "Data and disks are set aside." } else { "Data and disks of guests are REMOVED." };
+    let question = format!("Destroy {}, {}? {disks}", args.cluster, members(&known, &args.cluster).join(", "));
+    confirm_name(&question, &args.cluster, args.yes, invocation)?;
+    play("destroy.yaml", &args.cluster, &vars, &args.args, invocation)
+}
+
+fn members(known: &Known, cluster: &str) -> Vec<String> {
+    let members = known.inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
+    members.map(|id| known.inventory.host_by_id(*id).name.to_string()).collect()
+}
+
+fn is_known(args: &DestroyArgs, known: &Known) -> bool {
+    !matches!(ClusterRecord::load(known.state.path(), &args.cluster), Ok(None))
+}
+
+/// Of what was never formed, or is gone already, there is nothing to keep.
+fn wants_backup(args: &DestroyArgs, known: &Known) -> Result<bool, CliError> {
+    if args.no_backup || !is_known(args, known) {
+        return Ok(false);
+    }
+    let section: Option<BackupSection> =
+        known.inventory.cluster(&args.cluster).map(|cluster| section(cluster, "backup")).transpose()?;
+    match args.backup_to.is_some() || section.is_some_and(|section| section.to.is_some()) {
+        true => Ok(true),
+        false => {
+            let help = "--backup-to says it; --no-backup destroys the cluster without one";
+            let message = format!("it is not said where the last backup of `{}` goes", args.cluster);
+            Err(CliError::usage_with_help(message, Some(help.into())))
+        }
+    }
+}
