@@ -140,6 +140,7 @@ mod tests {
             complaints: Vec::new(),
             list: Ok(list),
             read: Ok(()),
+            lacks_majority: false,
         };
         Observation { members: vec![Seen { name: "a".into(), answer: Ok(view) }], auth: None }
     }

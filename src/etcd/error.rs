@@ -37,6 +37,19 @@ impl EtcdError {
         }
     }
 
+    /// Whether a read fails like this that no majority agrees to. One that waits for what was agreed on is none of these.
+    pub(super) fn lacks_majority(&self) -> bool {
+        const AGREED: &str = "waiting for the applied index";
+        const ALONE: [&str; 3] = ["etcdserver: no leader", "etcdserver: request timed out", "Timeout expired"];
+        match self {
+            Self::TimedOut { .. } => true,
+            Self::Unavailable { reason, .. } => {
+                ALONE.iter().any(|alone| reason.starts_with(alone)) && !reason.contains(AGREED)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether trying again may help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::TimedOut { .. })
@@ -49,4 +62,31 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
         error = source;
     }
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn lacks_majority(code: Code, message: &str) -> bool {
+        EtcdError::of("a", &etcd_client::Error::GRpcStatus(Status::new(code, message))).lacks_majority()
+    }
+
+    #[test]
+    fn only_silence_of_the_others_is_a_want_of_majority() {
+        assert!(EtcdError::TimedOut { member: "a".into(), limit: Duration::from_secs(1) }.lacks_majority());
+        assert!(lacks_majority(Code::Unavailable, "etcdserver: no leader"));
+        assert!(lacks_majority(Code::Unavailable, "etcdserver: request timed out"));
+        assert!(lacks_majority(Code::Unavailable, "etcdserver: request timed out, possibly due to connection lost"));
+        assert!(lacks_majority(Code::Cancelled, "Timeout expired"));
+        let late = "etcdserver: request timed out, waiting for the applied index took too long";
+        assert!(!lacks_majority(Code::Unavailable, late));
+        assert!(!lacks_majority(Code::Unavailable, "etcdserver: leader changed"));
+        assert!(!lacks_majority(Code::Unknown, "auth: something is wrong"));
+        assert!(!lacks_majority(Code::Unavailable, "error reading from server: EOF"));
+        assert!(!lacks_majority(Code::PermissionDenied, "etcdserver: permission denied"));
+        assert!(!lacks_majority(Code::Unauthenticated, "etcdserver: invalid auth token"));
+    }
 }

@@ -156,6 +156,7 @@ mod tests {
             complaints: Vec::new(),
             list: Ok(list.clone()),
             read: Ok(()),
+            lacks_majority: false,
         };
         let seen = |(id, version): (u64, &&str)| Seen { name: format!("etcd-{id}"), answer: Ok(view(id, version)) };
         Observation { members: ids().map(seen).collect(), auth: None }

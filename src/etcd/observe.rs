@@ -72,6 +72,9 @@ pub struct View {
     pub list: Result<Vec<Listed>, String>,
     /// Whether a linearizable read through it was answered.
     pub read: Result<(), String>,
+    /// If it was not: whether because no majority agreed to it in time.
+    #[serde(default)]
+    pub lacks_majority: bool,
 }
 
 /// A member, as another lists it.
@@ -134,6 +137,7 @@ async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
     let (alarms, complaints) = complaints(status.errors());
     let header = status.header();
     let told = status.version();
+    let lacks_majority = read.as_ref().is_err_and(EtcdError::lacks_majority);
     let list = list.map_err(|error| error.to_string()).map(|list| listed(list.members()));
     Ok(View {
         id: header.map_or(0, |header| header.member_id()),
@@ -162,6 +166,7 @@ async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
             Ok(_) | Err(EtcdError::Refused { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         },
+        lacks_majority,
     })
 }
 
@@ -370,6 +375,7 @@ mod tests {
             complaints: Vec::new(),
             list: Ok(list),
             read: Err("too slow".into()),
+            lacks_majority: true,
         };
         let silent = Seen { name: "b".into(), answer: Err("no route".into()) };
         let seen = Observation { members: vec![Seen { name: "a".into(), answer: Ok(view) }, silent], auth: Some(true) };

@@ -9,7 +9,7 @@ use super::{ActionContext, etcd_access::Member};
 use crate::{
     etcd::{
         MemberClient,
-        observe::{Seen, observe},
+        observe::{Seen, View, observe},
     },
     model::{Outcome, Value},
     remote::Payload,
@@ -100,9 +100,7 @@ enum Sign {
 
 async fn sign(context: &ActionContext, member: Option<&Member>, port: u16, seen: &Seen) -> Sign {
     let silence = match &seen.answer {
-        // A majority has agreed to the read.
-        Ok(view) if view.read.is_ok() => return Sign::Serves,
-        Ok(_) => return Sign::Dead,
+        Ok(view) => return answered(view),
         Err(why) => why,
     };
     let Some(session) = member.and_then(|member| context.reach.session(&member.name, &context.session)) else {
@@ -114,6 +112,17 @@ async fn sign(context: &ActionContext, member: Option<&Member>, port: u16, seen:
         Ok(Err(error)) => Sign::Unknown(error.to_string()),
         Ok(Ok(outcome)) if outcome.failed => Sign::Unknown(outcome.msg),
         Ok(Ok(outcome)) => judge(&outcome, port, silence),
+    }
+}
+
+/// What a member says that answers. Whom it takes for the leader is no sign: for a while it believes in one that is gone.
+fn answered(view: &View) -> Sign {
+    match &view.read {
+        // A majority has agreed to the read.
+        Ok(()) => Sign::Serves,
+        // Without the others it is nothing: it has no vote.
+        Err(_) if view.lacks_majority || view.is_learner => Sign::Dead,
+        Err(why) => Sign::Unknown(why.clone()),
     }
 }
 
@@ -148,6 +157,38 @@ mod tests {
         assert_eq!(said(Some("active"), false), Sign::Unknown("silence".into()));
         assert!(matches!(said(Some("inactive"), true), Sign::Unknown(why) if why.contains("listens at port 2379")));
         assert!(matches!(said(None, true), Sign::Unknown(_)));
+    }
+
+    #[test]
+    fn a_read_that_fails_for_want_of_a_majority_is_the_only_dead_one() {
+        let said = |read: Result<(), &str>, lacks_majority: bool, is_learner: bool| {
+            answered(&View {
+                id: 1,
+                cluster_id: 1,
+                version: "3.6.15".parse().unwrap(),
+                cluster_version: None,
+                storage_version: None,
+                downgrade: None,
+                leader: Some(2),
+                term: 1,
+                raft_index: 1,
+                applied_index: 1,
+                revision: 1,
+                db_size: 1,
+                db_in_use: 1,
+                quota: None,
+                is_learner,
+                alarms: Vec::new(),
+                complaints: Vec::new(),
+                list: Ok(Vec::new()),
+                read: read.map_err(str::to_owned),
+                lacks_majority,
+            })
+        };
+        assert_eq!(said(Ok(()), false, false), Sign::Serves);
+        assert_eq!(said(Err("request timed out"), true, false), Sign::Dead, "although it still believes in a leader");
+        assert_eq!(said(Err("invalid auth"), false, false), Sign::Unknown("invalid auth".into()));
+        assert_eq!(said(Err("rpc not supported for learner"), false, true), Sign::Dead);
     }
 
     #[test]

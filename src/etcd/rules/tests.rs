@@ -62,6 +62,7 @@ impl World {
             complaints: Vec::new(),
             list: Ok(list.clone()),
             read: Ok(()),
+            lacks_majority: false,
         };
         let look = |gate: Gate| {
             let cluster = if gate == Gate::Settled { version(to) } else { version(from) };

@@ -1,6 +1,12 @@
 //! Backups of real clusters, in folders and buckets, and clusters made of them.
 
-use std::{collections::HashMap, fs, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use etcdrun::etcd::{Credential, MemberClient};
 use etcdrun_lab::{S3, etcd, etcd_tools};
@@ -193,6 +199,30 @@ fn a_cluster_that_cannot_be_asked_is_not_taken_for_one_that_is_gone() {
     host.run(&["systemctl", "stop", "etcd"]).unwrap();
     restore(&site, &[]).ends(0);
     assert_eq!(get(&site, "a"), "one");
+}
+
+#[test]
+fn a_member_without_a_majority_is_gone_and_a_host_that_hangs_is_not() {
+    let site = site(3, "3.6");
+    put(&site, "a", "one");
+    backup(&site, &[]).ends(0);
+    put(&site, "a", "two");
+    let hosts = &site.place.hosts;
+    hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
+    hosts[2].freeze().unwrap();
+    let begun = Instant::now();
+    let said = restore(&site, &["--connect-timeout", "2"]);
+    hosts[2].thaw().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(90), "it does not hang with the host");
+    assert!(said.code == 3 || said.code == 4, "{}: {}{}", said.code, said.stdout, said.stderr);
+    assert!((said.stdout + &said.stderr).contains(&site.names[2]));
+    // It is back, and two of three serve: this is a cluster. Then the last one is alone, and may still believe in a leader.
+    assert!(get(&site, "a").starts_with("two"));
+    restore(&site, &[]).ends(3);
+    hosts[2].run(&["systemctl", "stop", "etcd"]).unwrap();
+    restore(&site, &[]).ends(0);
+    assert_eq!(get(&site, "a"), "one");
+    site.is_served_by_all();
 }
 
 #[test]
