@@ -78,6 +78,7 @@ impl Check<'_> {
         let cluster = self.cluster;
         if let (Some(node), Some(etcd)) = (cluster.sections.get("etcd"), &etcd) {
             self.etcd(etcd, node, auth.as_ref());
+            self.data_folder(etcd, place(node, "data_dir"));
         }
         for host in cluster.members.iter().map(|id| self.inventory.host_by_id(*id)) {
             self.member(host, auth.as_ref());
@@ -206,6 +207,33 @@ impl Check<'_> {
         }
     }
 
+    /// It belongs to etcd alone; with a disk of its own, so does the folder above.
+    fn data_folder(&mut self, etcd: &EtcdSection, span: Span) {
+        let Some(folder) = etcd.data_dir.as_deref() else { return };
+        let trimmed = folder.trim_end_matches('/');
+        let above = trimmed.rsplit_once('/').map_or("", |(above, _)| above);
+        let is_shared = |path: &str| SHARED_FOLDERS.contains(&path);
+        let help = "such as `data_dir: /var/lib/etcd/data`";
+        if !folder.starts_with('/') || is_shared(trimmed) {
+            let message =
+                format!("`{folder}` cannot be the folder for the data: it must be a whole path to one of its own");
+            self.diagnostics.push(Diagnostic::error(span, message).help(help));
+        } else if is_shared(above) && self.has_data_disk(etcd) {
+            let above = if above.is_empty() { "/" } else { above };
+            let message = format!("the disk for the data would be mounted on {above}, the folder above `data_dir`");
+            self.diagnostics.push(Diagnostic::error(span, message).help(help));
+        }
+    }
+
+    fn has_data_disk(&self, etcd: &EtcdSection) -> bool {
+        let has =
+            |section: Option<&Node>, name| section.and_then(Node::as_map).is_some_and(|map| map.get(name).is_some());
+        let hosts = self.cluster.members.iter().map(|id| &self.inventory.host_by_id(*id).sections);
+        etcd.data_device.is_some()
+            || has(self.cluster.sections.get("guest"), "data_disk")
+            || hosts.into_iter().any(|own| has(own.get("etcd"), "data_device") || has(own.get("guest"), "data_disk"))
+    }
+
     /// A member's own settings, on top of the cluster's.
     fn member(&mut self, host: &Host, auth: Option<&AuthSection>) {
         if let Some(tls) = host.sections.get("tls").filter(|tls| !holds_template(tls)) {
@@ -302,6 +330,33 @@ fn holds_template(node: &Node) -> bool {
         || node.as_seq().is_some_and(|items| items.iter().any(holds_template))
         || node.as_map().is_some_and(|map| map.iter().any(|(_, node)| holds_template(node)))
 }
+
+/// Folders that others have things in, without a slash at the end.
+const SHARED_FOLDERS: &[&str] = &[
+    "",
+    "/bin",
+    "/boot",
+    "/data",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/local",
+    "/var",
+    "/var/lib",
+    "/var/tmp",
+];
 
 fn place(node: &Node, field: &str) -> Span {
     node.as_map().and_then(|map| map.get(field)).map_or(node.span, |node| node.span)

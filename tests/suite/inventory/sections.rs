@@ -43,6 +43,35 @@ clusters:
 }
 
 #[test]
+fn neither_data_nor_its_disk_takes_a_folder_that_others_need() {
+    let problems = |etcd: &str, member: &str| {
+        let releases = format!("etcd_releases: {{ 3.5.34: {{ file: etcd, sha256: {SUM} }} }}\n");
+        let text = format!(
+            "{releases}clusters:\n  one:\n    etcd: {{ version: 3.5.34, {etcd} }}\n    members: {{ a1: {{ address: 10.0.0.1{member} }} }}\n"
+        );
+        load(&text).problems()
+    };
+    for (etcd, member) in [
+        ("data_dir: /var/lib/etcd", ""),
+        ("data_dir: /var/lib/etcd/data, data_device: /dev/vdb", ""),
+        ("data_dir: /data/etcd", ", etcd: { quota: 2GiB }"),
+    ] {
+        assert_eq!(problems(etcd, member), "", "{etcd} {member}");
+    }
+    for etcd in ["data_dir: /var/lib/", "data_dir: /", "data_dir: etcd"] {
+        let said = problems(etcd, "");
+        assert!(said.contains("cannot be the folder for the data") && said.contains("/var/lib/etcd/data"), "{said}");
+    }
+    for (etcd, member) in [
+        ("data_dir: /var/lib/etcd, data_device: /dev/vdb", ""),
+        ("data_dir: /var/lib/etcd", ", etcd: { data_device: /dev/vdb }"),
+    ] {
+        let said = problems(etcd, member);
+        assert!(said.contains("would be mounted on /var/lib, the folder above"), "{said}");
+    }
+}
+
+#[test]
 fn templates_and_secrets_can_stand_where_values_do() {
     let text = format!(
         r"etcd_releases:

@@ -219,9 +219,12 @@ fn every_version_takes_the_settings_that_are_made_for_it() {
 
 #[test]
 fn passwords_and_the_gateway_go_together() {
-    let sections = "    etcd: { version: VERSION, gateway: true }\n    auth: { method: password, root_password: not-so-secret, users: { writer: { password: first-word } } }\n    tls: { organization: Lab, algorithm: rsa, validity: 48h, early_renewal: 12h }\n";
+    let sections = "    etcd: { version: VERSION, gateway: true, data_dir: /var/lib/etcd }\n    auth: { method: password, root_password: not-so-secret, users: { writer: { password: first-word } } }\n    tls: { organization: Lab, algorithm: rsa, validity: 48h, early_renewal: 12h }\n";
     let site = Site::new(1, "3.5", sections);
+    let above = || site.place.hosts[0].run(&["stat", "-c", "%U %a", "/var/lib"]).unwrap();
+    let before = above();
     site.play(&[]).ends(0);
+    assert_eq!(above(), before, "what is above the data belongs to others");
     let login: &[&str] = &["--user", "root:not-so-secret"];
     assert!(site.etcdctl_as(login, &["auth", "status"]).contains("Authentication Status: true"));
     assert!(site.etcdctl_as(&[], &["get", "key"]).contains("user name is empty"));
