@@ -97,10 +97,11 @@ struct Push {
 }
 
 const LOOK: Duration = Duration::from_secs(10);
-/// Entries that are on their way at the same time, and between two looks at the disks.
-const AT_ONCE: usize = 50;
-const ROUND: usize = 500;
-const PAUSE: Duration = Duration::from_millis(100);
+/// Entries that are on their way at the same time: few, since the writes of clients wait behind them.
+const AT_ONCE: usize = 8;
+/// Entries between two looks at the disks.
+const ROUND: usize = 1000;
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[async_trait]
 impl EngineAction for Push {

@@ -344,7 +344,8 @@ impl Wait {
         }
         let EtcdGate { data_dir, client_port, server, .. } = &self.module;
         let server = server.as_ref().map(|server| Server { path: &server.path, sha256: &server.sha256, size: 0 });
-        let questions = Questions { data_dir, client_port: *client_port, server };
+        let target = self.module.name.as_deref();
+        let questions = Questions { data_dir, client_port: *client_port, server, target };
         see_hosts(&ways(context, &self.members), questions, now).await
     }
 

@@ -27,6 +27,8 @@ pub struct Questions<'a> {
     pub client_port: u16,
     /// The server that is to run next, its checksum in the catalogue, and its size where it has still to come.
     pub server: Option<Server<'a>>,
+    /// The member it is to run on: the others need not read theirs, which keeps a processor busy beside etcd.
+    pub target: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,8 @@ async fn see_host(way: &Way, questions: Questions<'_>, observation: &Observation
     let Some(session) = &way.session else {
         return HostSeen { unreachable: Some("it is not in the inventory".into()), ..seen };
     };
+    let is_meant = questions.target.is_none_or(|target| target == way.name);
+    let questions = Questions { server: questions.server.filter(|_| is_meant), ..questions };
     let mut best: Option<(Outcome, Option<(i64, u64)>)> = None;
     for _ in 0..2 {
         let (outcome, clock) = match ask(session, questions).await {

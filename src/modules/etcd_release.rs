@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
 };
@@ -42,6 +43,10 @@ pub struct EtcdRelease {
     /// The file on the target that a release with a `url` was downloaded to.
     #[serde(default)]
     downloaded: Option<String>,
+    /// The cluster of the target. Where servers run, its members get the file one after the other: disks that are busy with it
+    /// slow down a minority only.
+    #[serde(default)]
+    cluster: Option<String>,
 }
 
 impl Module for EtcdRelease {
@@ -81,6 +86,7 @@ impl Module for EtcdRelease {
             sha256,
             whence,
             keep: (!self.replace).then_some(version),
+            turn: self.cluster.filter(|_| self.replace).map(|cluster| shared(&TURNS, &cluster)),
         })))
     }
 }
@@ -99,7 +105,16 @@ struct Install {
     whence: Whence,
     /// A server that runs must be of this version.
     keep: Option<Version>,
+    /// Only one of those that have it writes to its disk.
+    turn: Option<Arc<tokio::sync::Mutex<()>>>,
 }
+
+type Shared<K, V> = LazyLock<Mutex<HashMap<K, Weak<V>>>>;
+
+/// The sums of files, which members that are installed at the same time share.
+static SUMS: Shared<PathBuf, OnceCell<Fingerprint>> = LazyLock::new(Mutex::default);
+/// Whose turn it is in each cluster.
+static TURNS: Shared<String, tokio::sync::Mutex<()>> = LazyLock::new(Mutex::default);
 
 #[async_trait]
 impl EngineAction for Install {
@@ -132,13 +147,17 @@ impl Install {
         if context.check_mode() {
             return Ok(asked);
         }
+        let _turn = match &self.turn {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
+        };
         let staged = context.upload(file).await?;
         context.run(if tarball { self.payload(&staged, true) } else { place.staged(&staged, &fingerprint) }).await
     }
 
     /// What is here must be what the catalogue says, or nothing is sent.
     async fn check(&self, file: &Path) -> Result<(), ActionError> {
-        let found = shared(file).get_or_try_init(|| place::fingerprint(file)).await?.sha256.clone();
+        let found = shared(&SUMS, &file.to_owned()).get_or_try_init(|| place::fingerprint(file)).await?.sha256.clone();
         if found == self.sha256 {
             return Ok(());
         }
@@ -172,15 +191,14 @@ fn is_tarball(name: &str) -> bool {
     name.ends_with(".tar.gz") || name.ends_with(".tgz")
 }
 
-/// The sum of a file, which members that are installed at the same time share.
-fn shared(file: &Path) -> Arc<OnceCell<Fingerprint>> {
-    static SHARED: LazyLock<Mutex<HashMap<PathBuf, Weak<OnceCell<Fingerprint>>>>> = LazyLock::new(Mutex::default);
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.retain(|_, sum| sum.strong_count() > 0);
-    if let Some(sum) = shared.get(file).and_then(Weak::upgrade) {
-        return sum;
+/// What all that need it at the same time have in common.
+fn shared<K: Hash + Eq + Clone, V: Default>(all: &Shared<K, V>, key: &K) -> Arc<V> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|_, one| one.strong_count() > 0);
+    if let Some(one) = all.get(key).and_then(Weak::upgrade) {
+        return one;
     }
-    let sum = Arc::default();
-    shared.insert(file.to_owned(), Arc::downgrade(&sum));
-    sum
+    let one = Arc::default();
+    all.insert(key.clone(), Arc::downgrade(&one));
+    one
 }
