@@ -24,7 +24,7 @@ impl NodeRun {
             let hint = "give it a `poll`, or say `changed_when: false` if it changes nothing".to_owned();
             return Err(Trouble::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), Some(hint)));
         }
-        let id = self.job_id();
+        let (id, told) = (self.job_id(), payload.told.clone());
         session.note_ledger(&self.context.options.run_id);
         self.start_job(session, payload, &id, limit).await?;
         if self.task.poll.is_zero() {
@@ -39,7 +39,10 @@ impl NodeRun {
             asked += 1;
             match session.poll(&id).await {
                 // The host forgets it with the run: until it is on record here, the answer may be wanted again.
-                Ok(JobState::Finished(outcome)) => return self.known(outcome.with("job", id).with("finished", true)),
+                Ok(JobState::Finished(mut outcome)) => {
+                    outcome.tell(&told);
+                    return self.known(outcome.with("job", id).with("finished", true));
+                }
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
                 Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
                 Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {

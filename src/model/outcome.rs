@@ -95,6 +95,13 @@ impl Outcome {
         self
     }
 
+    /// Adds results that are not among it yet.
+    pub fn tell(&mut self, told: &[(&'static str, String)]) {
+        for (name, value) in told {
+            self.data.entry((*name).to_owned()).or_insert_with(|| value.as_str().into());
+        }
+    }
+
     pub fn status(&self) -> Status {
         match self {
             Self { failed: true, .. } => Status::Failed,

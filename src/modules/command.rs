@@ -89,7 +89,7 @@ impl Module for Command {
             return Err(ModuleError::new("the command is empty"));
         }
         let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("command.sh")))
-            .value("cmd", words.join(" "))
+            .tell("cmd", words.join(" "))
             .maybe("chdir", self.chdir)
             .maybe("creates", self.creates)
             .maybe("removes", self.removes);

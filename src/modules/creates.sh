@@ -18,7 +18,6 @@ leave_unchanged() {
     exit 0
 }
 
-result cmd "$arg_cmd"
 if [ "$arg_chdir" ]; then
     if [ "$CHECK" ] && [ ! -d "$arg_chdir" ]; then
         unknown "the directory $arg_chdir does not exist yet"

@@ -75,7 +75,7 @@ impl Module for Script {
             (None, Body::Upload(_)) => Vec::new(),
         };
         let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("script.sh")))
-            .value("cmd", &self.cmd)
+            .tell("cmd", &self.cmd)
             .value("name", copy::name_of(&script)?)
             .value("before", interpreter.len().to_string())
             .maybe("chdir", self.chdir)

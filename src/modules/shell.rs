@@ -74,6 +74,7 @@ impl Module for Shell {
             return Err(ModuleError::new("the command is empty"));
         }
         let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("shell.sh")))
+            .tell("cmd", &self.cmd)
             .value("cmd", self.cmd)
             .value("executable", self.executable)
             .maybe("chdir", self.chdir)

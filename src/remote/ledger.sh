@@ -13,11 +13,14 @@ _born=0
 
 # When process $1 started, in ticks since boot. A process id alone may belong to someone else by now.
 _started() {
-	{ read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-	_stat=${_stat##*) }
+	{ read -r _stat <"/proc/$1/stat"; } 2>/dev/null && _since "$_stat"
+}
+
+# The same from what the kernel says about a process.
+_since() {
 	# shellcheck disable=SC2086 # The fields are wanted apart.
-	set -- $_stat
-	[ "$1" != Z ] || return 1
+	set -- ${1##*) }
+	[ $# -ge 20 ] && [ "$1" != Z ] || return 1
 	shift 19
 	_start=$1
 }
@@ -64,7 +67,7 @@ _enter() {
 	_entry=$_ledger/$2
 	if [ -z "$_boot" ]; then
 		read -r _boot </proc/sys/kernel/random/boot_id
-		_started "$_runner" && _born=$_start
+		_since "$_about" && _born=$_start
 	fi
 	if [ -n "$3" ] && [ ! -e "$_entry.intent" ]; then
 		read -r _up _ </proc/uptime

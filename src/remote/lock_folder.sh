@@ -3,8 +3,8 @@
 # Everybody can read what is in it; the sticky bit leaves it to the owner and to root to remove it.
 #
 # NAME.lock is held by one run, NAME+shared+RUN by one of several. The first line of each is the generation and the
-# run, the second says who that is. The first word of NAME+generation+UID only ever goes up; the highest of all users
-# counts. Names of locks have no plus sign. What begins with one is on its way in or out.
+# run, the second says who that is. NAME+generation+UID has a number a line, which only ever go up; the highest of all
+# users counts. Names of locks have no plus sign. What begins with one is on its way in or out.
 
 place=$arg_place
 digits=${_nonce#*-}
@@ -38,11 +38,13 @@ read_lock() {
 # Sets $generation to that of the lock $1, 0 if it was never held.
 read_generation() {
 	generation=0
+	generations=0
 	for file in "$place/$1+generation+"*; do
-		number=''
-		{ read -r number _ <"$file"; } 2>/dev/null
-		case $number in '' | *[!0-9]*) continue ;; esac
-		[ "$number" -le "$generation" ] || generation=$number
+		while read -r number _; do
+			generations=$((generations + 1))
+			case $number in '' | *[!0-9]*) continue ;; esac
+			[ "$number" -le "$generation" ] || generation=$number
+		done 2>/dev/null <"$file"
 	done
 }
 
@@ -68,4 +70,14 @@ write_whole() {
 write_generation() {
 	[ -n "${uid:-}" ] || read_uid
 	write_whole "$place/$1+generation+$uid" "$2"
+}
+
+# The same behind read_generation, mostly without a fork: a line more in a file of our own, until there are many.
+add_generation() {
+	file=$place/$1+generation+$uid
+	if [ "$generations" -ge 16 ] || [ -L "$file" ] || [ ! -O "$file" ]; then
+		write_generation "$@"
+	else
+		{ printf '%s\n' "$2" >>"$file"; } 2>/dev/null
+	fi
 }

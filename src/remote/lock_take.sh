@@ -36,32 +36,45 @@ others_share() {
 	return 1
 }
 
-# Makes the file $1 with its whole content from the start, and then the generation $2 that of the lock $name. Fails if
-# it is there; an earlier process of this run may have left it, which has nothing more to say: then it becomes ours,
-# with a generation that shuts the other one out. If it is ours already, this machine has another name in the inventory.
+# Makes the lock file $1, of the generation $2. Fails if it is there; an earlier process of this run may have left it,
+# which has nothing more to say: then it becomes ours, with a generation that shuts the other one out. If it is ours
+# already, this machine has another name in the inventory. No fork, since every run comes by here.
 make_lock() {
-	new=$place/+new+$digits
 	[ -n "${uid:-}" ] || read_uid
-	if ! { printf '%s %s\n%s\n' "$2" "$arg_run" "$arg_owner" >"$new"; } 2>/dev/null; then
-		rm -f "$new"
-		refuse "cannot write to $place"
-	fi
-	if ln "$new" "$1" 2>/dev/null; then
+	set -C
+	# Not `:`, whose failure would end the shell. What is no file would be opened also with -C.
+	if [ ! -e "$1" ] && { printf '' >"$1"; } 2>/dev/null; then
+		set +C
 		mine="$mine
 $1"
-		# The lock begins with it, so the other name of that file can go on as the generation.
-		mv "$new" "$place/$name+generation+$uid" 2>/dev/null && return 0
-		rm -f "$new"
+		if { printf '%s %s\n%s\n' "$2" "$arg_run" "$arg_owner" >"$1"; } 2>/dev/null && add_generation "$name" "$2"; then
+			return 0
+		fi
 		refuse "cannot write to $place"
 	fi
-	if read_lock "$1" && [ "$run" = "$arg_run" ] && [ "$owner" != "$arg_owner" ] && mv "$new" "$1" 2>/dev/null; then
+	set +C
+	[ -e "$1" ] || refuse "cannot write to $place"
+	await_lock "$1"
+	if [ "$run" = "$arg_run" ] && [ "$owner" != "$arg_owner" ]; then
+		write_whole "$1" "$2 $arg_run" "$arg_owner" || refuse "cannot write to $place"
 		mine="$mine
 $1"
 		write_generation "$name" "$2" || refuse "cannot write to $place"
 		return 0
 	fi
-	rm -f "$new"
 	return 1
+}
+
+# Whoever has just made the lock file $1 is about to say who that is.
+await_lock() {
+	tries=0
+	until read_lock "$1"; do
+		# It was given back meanwhile.
+		[ -e "$1" ] || return 0
+		tries=$((tries + 1))
+		[ "$tries" -lt 20 ] || refuse "$1 says not whose it is: whoever made it was cut short. Remove it, unless a run goes on here"
+		sleep 0.1 2>/dev/null || sleep 1
+	done
 }
 
 take() {

@@ -22,6 +22,8 @@ pub struct Payload {
     pub no_diff: bool,
     /// Members of clusters that must be the same afterwards.
     pub watch: Option<Arc<MemberWatch>>,
+    /// Results that are known without the host.
+    pub told: Vec<(&'static str, String)>,
 }
 
 impl Payload {
@@ -39,6 +41,12 @@ impl Payload {
     pub fn hidden(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
         self.hidden.push(name);
         self.value(name, value)
+    }
+
+    /// A result of the step that need not come from the host.
+    pub fn tell(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.told.push((name, value.into()));
+        self
     }
 
     /// The first value that holds a secret and could show in the target's list of processes.

@@ -14,7 +14,7 @@ _start() {
 	# Markers that go out with the next one, since each write costs the whole way to the operator.
 	_pending=''
 	# Not $$, which is the bootstrap: it lives on behind us.
-	{ read -r _runner _ </proc/self/stat; } 2>/dev/null || _runner=$$
+	{ read -r _runner _about </proc/self/stat; } 2>/dev/null || { _runner=$$ && _about=''; }
 	exec 3>&1
 	case :${PATH:=/usr/bin:/bin}: in
 	*:/usr/sbin:*) ;;

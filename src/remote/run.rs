@@ -213,7 +213,10 @@ impl<'a> Run<'a> {
             }
             Event::Output { step, error, text } => self.sink.output(step, error, &text),
             Event::File { error, bytes } => self.keep(error, &bytes).await?,
-            Event::Finished { step, outcome } => {
+            Event::Finished { step, mut outcome } => {
+                if let Some(step) = self.segment.steps.get(step) {
+                    outcome.tell(&step.payload.told);
+                }
                 self.deadline = Some(Instant::now() + START_LIMIT);
                 self.sink.finished(step, &outcome);
                 self.ended += 1;
