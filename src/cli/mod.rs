@@ -25,6 +25,7 @@ mod mending;
 mod plan;
 mod playbook;
 mod record;
+mod recover;
 mod renewal;
 mod restore;
 mod resume;
@@ -84,6 +85,8 @@ enum Command {
     Backup(Box<backup::BackupCommand>),
     /// Make a cluster of a backup
     Restore(Box<restore::RestoreArgs>),
+    /// Bring a cluster back that has lost its majority
+    Recover(Box<recover::RecoverArgs>),
     /// Take a cluster away, with all that it is made of
     Destroy(Box<destroy::DestroyArgs>),
     /// Call etcdctl for a cluster, through SSH and with the right certificate
@@ -162,6 +165,7 @@ fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
         Command::Undrain(args) => drain::undrain(args, invocation),
         Command::Backup(args) => backup::run(args, invocation),
         Command::Restore(args) => restore::run(args, invocation),
+        Command::Recover(args) => recover::run(args, invocation),
         Command::Destroy(args) => destroy::run(args, invocation),
         Command::Etcdctl(args) => tunnel::etcdctl(args, invocation),
         Command::Tunnel(args) => tunnel::tunnel(args, invocation),

@@ -13,11 +13,12 @@ use super::{
 use crate::{
     backup::{Manifest, Place, newest},
     modules::restore_time,
+    source::did_you_mean,
 };
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All members get the same data, as a new cluster that no old member can join. Certificates, users and settings stay. What\nwas there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod"
+    after_help = "All members get the same data, as a new cluster that no old member can join. Certificates, users and settings stay. What\nwas there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill"
 )]
 pub struct RestoreArgs {
     /// The cluster
@@ -45,9 +46,17 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "N")]
     bump_revision: Option<u64>,
 
-    /// Restore although the cluster serves
+    /// Restore although the cluster serves, or although nobody can tell
     #[arg(long)]
     force: bool,
+
+    /// Restore nothing: start a server on the data for a moment, on one member beside its own, and compare hashes
+    #[arg(long, conflicts_with_all = ["force", "bump_revision"])]
+    drill: bool,
+
+    /// The member that the drill is on [default: the last one]
+    #[arg(long, value_name = "MEMBER", requires = "drill")]
+    on: Option<String>,
 
     /// Do not ask
     #[arg(short, long)]
@@ -82,9 +91,12 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
     set("restore_bump_revision", args.bump_revision.map(Value::from));
     set("restore_at", args.at.clone().map(Value::from));
     set("restore_which", args.backup.clone().map(Value::from));
+    let drilled = drilled_on(args, &members)?;
     // What goes on was found and agreed to when it began.
     if invocation.resumed.is_some() {
-        return play("restore.yaml", &args.cluster, &vars, &args.args, invocation);
+        let (playbook, hosts) =
+            if args.drill { ("restore-drill.yaml", drilled) } else { ("restore.yaml", args.cluster.as_str()) };
+        return play(playbook, hosts, &vars, &args.args, invocation);
     }
     let shelf = Shelf::open(known, &args.cluster, args.from.as_deref(), &args.bucket)?;
     let described = match &shelf.place {
@@ -97,6 +109,9 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
             format!("{name} (revision {}, taken {})", manifest.revision, manifest.taken)
         }
     };
+    if args.drill {
+        return play("restore-drill.yaml", drilled, &vars, &args.args, invocation);
+    }
     let question = format!(
         "Restore {} from {described}, on {}? What they have now is set aside.",
         args.cluster,
@@ -104,6 +119,19 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
     );
     confirm(&question, args.yes, args.args.run.check, invocation)?;
     play("restore.yaml", &args.cluster, &vars, &args.args, invocation)
+}
+
+/// The member that a drill is on: the one that was named, or the last.
+fn drilled_on<'m>(args: &'m RestoreArgs, members: &'m [String]) -> Result<&'m str, CliError> {
+    let Some(name) = &args.on else { return Ok(members.last().map_or("", String::as_str)) };
+    match members.contains(name) {
+        true => Ok(name),
+        false => {
+            let near = did_you_mean(name, members.iter().map(String::as_str));
+            let near = near.map(|near| format!("did you mean `{near}`?"));
+            Err(CliError::usage_with_help(format!("`{name}` is no member of `{}`", args.cluster), near))
+        }
+    }
 }
 
 fn find(args: &RestoreArgs, at: Option<Timestamp>, shelf: &Shelf) -> Result<Manifest, CliError> {

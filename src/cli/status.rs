@@ -248,6 +248,13 @@ impl Plan {
             ip: &member.ip,
             guest: row.guest.as_deref(),
         });
+        let is_lost = observation.views().any(|(_, view)| view.lacks_majority);
+        if is_lost && observation.views().all(|(_, view)| view.read.is_err()) {
+            problems.push(format!(
+                "no majority of `{0}` serves; `etcdrun recover {0} --check` says what is left, and what to do",
+                self.name
+            ));
+        }
         problems.extend(disagreements(&observation, &known.collect::<Vec<_>>()));
         problems.extend(self.orphans(guests));
         problems.dedup();

@@ -113,7 +113,8 @@ pub(super) fn play(
     args: &VerbArgs,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    Ok(ended(playbook, limit, vars, args, invocation)?.exit(false))
+    let style = if args.run.check { Style::Plan } else { Style::Playbook };
+    Ok(ended(style, playbook, limit, vars, args, invocation)?.exit(false))
 }
 
 /// Shows what that would do, and tells whether it is anything (`Exit::WouldChange`).
@@ -125,10 +126,23 @@ pub(super) fn foresee(
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
     let run = RunArgs { check: true, ..args.run.clone() };
-    Ok(ended(playbook, limit, vars, &VerbArgs { run, ..args.clone() }, invocation)?.exit(true))
+    Ok(ended(Style::Plan, playbook, limit, vars, &VerbArgs { run, ..args.clone() }, invocation)?.exit(true))
+}
+
+/// Plays one that only looks: it changes nothing, and tells what it has seen rather than what it would do.
+pub(super) fn look(
+    playbook: &str,
+    limit: &str,
+    vars: &Value,
+    args: &VerbArgs,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let run = RunArgs { check: true, ..args.run.clone() };
+    Ok(ended(Style::Playbook, playbook, limit, vars, &VerbArgs { run, ..args.clone() }, invocation)?.exit(false))
 }
 
 fn ended(
+    style: Style,
     playbook: &str,
     limit: &str,
     vars: &Value,
@@ -145,7 +159,7 @@ fn ended(
     let hosts = args.known.only(Some(limit));
     let play = Play { playbook, hosts, extra_vars, run: &args.run, connection: &args.connection };
     let compiled = disk::pretend(files, || play.compile(invocation))?;
-    play.run(compiled, invocation)
+    run::execute(compiled, &args.connection, &args.run, style, invocation)
 }
 
 /// Asks before something that cannot be taken back. What goes on was asked before; a plan does nothing.

@@ -81,9 +81,10 @@ impl Situation {
         let (voters, well) = self.voters();
         let cluster = &self.cluster;
         if self.observation.list().is_empty() {
-            let help =
-                "start its members, and look at `etcdrun status`; if a majority is lost for good, restore a backup";
-            return Err(Refusal::gate(format!("no member of `{cluster}` tells who belongs to it"), help));
+            return Err(Refusal::gate(
+                format!("no member of `{cluster}` tells who belongs to it"),
+                "`etcdrun recover` looks at what its members have, and brings back what can be; where nothing is left, restore a backup",
+            ));
         }
         let majority = voters / 2 + 1;
         if well.len() < majority {
@@ -92,7 +93,7 @@ impl Situation {
                     "only {} of the {voters} voters of `{cluster}` are well, and {majority} must be: it has no quorum",
                     well.len()
                 ),
-                "start the members that can be started; if a majority is lost for good, restore a backup",
+                "`etcdrun recover` starts the members that can be started, or makes a new cluster of what is left",
             ));
         }
         let old = request.old.as_deref();

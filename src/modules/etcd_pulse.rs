@@ -9,7 +9,7 @@ use super::{ActionContext, etcd_access::Member};
 use crate::{
     etcd::{
         MemberClient,
-        observe::{Seen, View, observe},
+        observe::{Observation, Seen, View, observe},
     },
     model::{Outcome, Value},
     remote::Payload,
@@ -28,9 +28,15 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Pulse {
     serving: Vec<String>,
     unknown: Vec<(String, String)>,
+    /// What they said.
+    pub now: Observation,
 }
 
 impl Pulse {
+    pub fn serves(&self) -> bool {
+        !self.serving.is_empty()
+    }
+
     fn of(signs: Vec<(String, Sign)>) -> Self {
         let mut pulse = Self::default();
         for (name, sign) in signs {
@@ -85,7 +91,7 @@ pub(super) async fn pulse(
             sleep(PAUSE).await;
             continue;
         }
-        return Pulse::of(signs);
+        return Pulse { now, ..Pulse::of(signs) };
     }
 }
 
@@ -201,7 +207,7 @@ mod tests {
             told,
             "nobody knows whether `prod` serves, for these could not be asked: etcd-1 (no route to host). --force does it."
         );
-        let told = text(Pulse { serving: vec!["etcd-2".into()], unknown }).unwrap();
+        let told = text(Pulse { serving: vec!["etcd-2".into()], unknown, ..Pulse::default() }).unwrap();
         assert!(told.starts_with("`prod` serves: etcd-2 answer reads"), "{told}");
     }
 }

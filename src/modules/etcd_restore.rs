@@ -21,7 +21,7 @@ use super::{
     etcd_pulse::pulse,
 };
 use crate::{
-    backup::{self, BackupError, Manifest, Place, Store, backups, newest, unpack},
+    backup::{self, BackupError, Hash, Manifest, Place, Store, backups, newest, unpack},
     etcd::{
         ClusterRecord, MemberClient, Phase,
         observe::observe,
@@ -43,16 +43,16 @@ pub struct EtcdRestore {
     /// Which step it is.
     state: RestoreState,
     /// The cluster's name.
-    cluster: String,
+    pub(super) cluster: String,
     /// All its members.
     #[serde(default)]
     members: Vec<Value>,
     /// The cluster's section `tls`.
     #[serde(default)]
-    tls: TlsSection,
+    pub(super) tls: TlsSection,
     /// The cluster's section `auth`.
     #[serde(default)]
-    auth: AuthSection,
+    pub(super) auth: AuthSection,
     /// The cluster's section `backup`.
     #[serde(default)]
     backup: BackupSection,
@@ -64,13 +64,13 @@ pub struct EtcdRestore {
     peer_port: u16,
     /// The folder for the data.
     #[serde(default = "data_dir")]
-    data_dir: String,
+    pub(super) data_dir: String,
     /// Whom the data belongs to.
     #[serde(default = "user")]
-    user: String,
+    pub(super) user: String,
     /// The member that the task is about.
     #[serde(default)]
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// `file:FOLDER`, `s3:BUCKET/PREFIX`, or `file:` and a snapshot as etcdctl saves it.
     #[serde(default)]
     from: Option<String>,
@@ -95,6 +95,9 @@ pub struct EtcdRestore {
     /// What `prepared` has said.
     #[serde(default)]
     token: Option<String>,
+    /// The file with the settings of the server, for a drill.
+    #[serde(default)]
+    pub(super) environment: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -112,6 +115,8 @@ enum RestoreState {
     Started,
     /// All members say the same of all their data.
     Compared,
+    /// A drill: the target has had a server on the backup's data, which had all that the backup says, and nothing of it is left.
+    Drilled,
 }
 
 fn client_port() -> u16 {
@@ -162,6 +167,7 @@ impl Module for EtcdRestore {
             RestoreState::Prepared | RestoreState::Recorded => Effects { here: true, ..Effects::converging() },
             RestoreState::Compared => Effects::read_only(),
             RestoreState::Placed => Effects::converging().writing([Resource::tree(&self.data_dir)]),
+            RestoreState::Drilled => Effects { here: true, ..Effects::converging() },
             // The playbook has asked whether the cluster may go; each member by itself could not tell.
             RestoreState::Switched | RestoreState::Started => {
                 Effects::converging().writing([Resource::tree(&self.data_dir), Resource::Unit("etcd.service".into())])
@@ -190,22 +196,23 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, ModuleError> {
     found.ok_or_else(|| ModuleError::new(format!("`{text}` is no time; 2026-11-15T12:00:00Z is")))
 }
 
-struct Restore {
-    module: EtcdRestore,
-    members: Vec<Member>,
+pub(super) struct Restore {
+    pub(super) module: EtcdRestore,
+    pub(super) members: Vec<Member>,
     at: Option<Timestamp>,
 }
 
 const LOOK: Duration = Duration::from_secs(5);
 const HASHING: Duration = Duration::from_secs(600);
+const DRILL_SPARE: u64 = 192 << 20;
 
 /// What `prepared` leaves beside the database for the steps behind it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Prepared {
-    token: String,
-    sha256: String,
-    size: u64,
-    revision: i64,
+pub(super) struct Prepared {
+    pub(super) token: String,
+    pub(super) sha256: String,
+    pub(super) size: u64,
+    pub(super) revision: i64,
 }
 
 #[async_trait]
@@ -218,12 +225,13 @@ impl EngineAction for Restore {
             RestoreState::Switched => self.on_member(context, "switch").await,
             RestoreState::Started => self.on_member(context, "start").await,
             RestoreState::Compared => self.compare(context).await,
+            RestoreState::Drilled => self.drill(context).await,
         }
     }
 }
 
 /// A backup, or a snapshot that some other tool has saved.
-enum Source {
+pub(super) enum Source {
     Backup(Box<(Store, Manifest)>),
     File(PathBuf),
 }
@@ -257,7 +265,8 @@ impl Restore {
         let token = format!("{cluster}-restored-{:016x}", rand::random::<u64>());
         let folder = folder(&context.state, &token);
         let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", folder.display()));
-        forget_others(&context.state, cluster).map_err(io_failed)?;
+        let beginnings = [format!("{cluster}-restored-"), format!("{cluster}-drill-")];
+        forget_others(&context.state, &beginnings).map_err(io_failed)?;
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io_failed)?;
         let new = self.cluster(&token);
         let made = self.make(context, &source, &folder, &new).await;
@@ -278,7 +287,7 @@ impl Restore {
     }
 
     /// The database of the new cluster: its checksum, its size and its revision.
-    async fn make(
+    pub(super) async fn make(
         &self,
         context: &ActionContext,
         source: &Source,
@@ -301,7 +310,7 @@ impl Restore {
         adopted.map_err(|error| ActionError::Failed(format!("{}: {error}", source.describe())))
     }
 
-    async fn find(&self) -> Result<Source, ActionError> {
+    pub(super) async fn find(&self) -> Result<Source, ActionError> {
         let EtcdRestore { cluster, backup, from, which, backup_of, .. } = &self.module;
         let from = from.as_ref().or(backup.to.as_ref()).filter(|from| !from.is_empty());
         let from = from.ok_or_else(|| ActionError::Failed("it is not said where the backup is: `from`".into()))?;
@@ -398,7 +407,7 @@ impl Restore {
         None
     }
 
-    fn payload(&self, action: &str) -> Payload {
+    pub(super) fn payload(&self, action: &str) -> Payload {
         let payload = Payload::new(include_str!("etcd_restore.sh")).value("action", action);
         let EtcdRestore { data_dir, user, .. } = &self.module;
         payload.value("data_dir", data_dir).value("user", user)
@@ -427,7 +436,7 @@ impl Restore {
     }
 
     /// The data as a folder of the target, beside what is there.
-    async fn send(
+    pub(super) async fn send(
         &self,
         context: &ActionContext,
         prepared: &Prepared,
@@ -435,7 +444,9 @@ impl Restore {
         files: &Files,
     ) -> Result<Outcome, ActionError> {
         let token = &prepared.token;
-        let room = self.payload("room").value("token", token).value("size", prepared.size.to_string());
+        // Beside a member that serves, the logs of a second server need room as well.
+        let spare = if self.module.state == RestoreState::Drilled { DRILL_SPARE } else { 0 };
+        let room = self.payload("room").value("token", token).value("size", (prepared.size + spare).to_string());
         let room = context.run(room).await?;
         let there = room.data.get("folder").and_then(Value::as_str).map(str::to_owned);
         let Some(there) = there.filter(|_| !room.failed) else { return Ok(room) };
@@ -510,25 +521,24 @@ impl Restore {
     }
 }
 
-async fn hash(client: &MemberClient, revision: i64) -> Result<u32, crate::etcd::EtcdError> {
+pub(super) async fn hash(client: &MemberClient, revision: i64) -> Result<u32, crate::etcd::EtcdError> {
     let client = client.patient(HASHING);
     let mut asking = client.client().await?;
     Ok(client.bounded(asking.hash_kv(revision)).await?.hash())
 }
 
 /// Where the data of a restore is while it lasts.
-fn folder(state: &Path, token: &str) -> PathBuf {
+pub(super) fn folder(state: &Path, token: &str) -> PathBuf {
     state.join("restore").join(token)
 }
 
-/// What restores of the same cluster have left that broke off.
-fn forget_others(state: &Path, cluster: &str) -> io::Result<()> {
-    let beginning = format!("{cluster}-restored-");
+/// What others have left that broke off, by how their tokens begin.
+pub(super) fn forget_others(state: &Path, beginnings: &[String]) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(state.join("restore")) else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(&beginning) {
+        if beginnings.iter().any(|beginning| name.starts_with(beginning)) {
             fs::remove_dir_all(entry.path())?;
         }
     }
@@ -561,7 +571,15 @@ impl Write for Hashing {
 }
 
 impl Source {
-    fn describe(&self) -> String {
+    /// What etcd calculated of the data when the backup was taken.
+    pub(super) fn hash(&self) -> Option<&Hash> {
+        match self {
+            Self::Backup(found) => found.1.hash.as_ref(),
+            Self::File(_) => None,
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Backup(found) => {
                 let manifest = &found.1;

@@ -102,10 +102,18 @@ start() {
     mutate systemctl start --no-block etcd.service || fail "cannot start etcd"
 }
 
+# Nothing of drills stays, also of those that broke off.
+forget() {
+    for drill in "$inside"restore-*-drill-*; do
+        if [ -d "$drill" ]; then rm -rf "$drill" || fail "cannot remove $drill"; fi
+    done
+}
+
 find_places
 case $arg_action in
 room) make_room ;;
 seal) seal ;;
 switch) switch ;;
 start) start ;;
+forget) forget ;;
 esac

@@ -28,6 +28,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::etcd_release::EtcdRelease>(),
     ModuleSpec::of::<super::etcd_restore::EtcdRestore>(),
     ModuleSpec::of::<super::etcd_retire::EtcdRetire>(),
+    ModuleSpec::of::<super::etcd_salvage::EtcdSalvage>(),
     ModuleSpec::of::<super::etcd_service::EtcdService>(),
     ModuleSpec::of::<super::etcd_snapshot::EtcdSnapshot>(),
     ModuleSpec::of::<super::facts::GatherFacts>(),

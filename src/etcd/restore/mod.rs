@@ -18,6 +18,7 @@ use serde::Serialize;
 use sha1::{Digest, Sha1};
 
 use bolt::Bolt;
+pub(crate) use log::{Tail, TailReader};
 
 /// Why a file is no database that could be restored.
 #[derive(Debug, thiserror::Error)]

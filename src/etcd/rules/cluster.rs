@@ -248,7 +248,7 @@ pub(super) fn quorum_now(situation: &Situation<'_>, _: Gate) -> Answer {
         true => Answer::holds(format!("{have} of {voters} voters are well")),
         false => Answer::refused(
             format!("only {have} of {voters} voters are well, and {majority} must be: the cluster has no quorum"),
-            "start the members that can be started; if a majority is lost for good, restore a snapshot",
+            "`etcdrun recover` starts the members that can be started, or makes a new cluster of what is left",
         ),
     }
 }

@@ -19,17 +19,17 @@ use super::{
 };
 use crate::secrets::Keys;
 
-fn site(members: usize, minor: &str) -> Site {
+pub(super) fn site(members: usize, minor: &str) -> Site {
     let site = Site::new(members, minor, PLAIN);
     site.play(&[]).ends(0);
     site
 }
 
-fn run(site: &Site, words: &[&str]) -> Said {
+pub(super) fn run(site: &Site, words: &[&str]) -> Said {
     site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat())
 }
 
-fn backup(site: &Site, more: &[&str]) -> Said {
+pub(super) fn backup(site: &Site, more: &[&str]) -> Said {
     run(site, &[&["backup", "prod", "--to", "file:backups"], more].concat())
 }
 
@@ -38,7 +38,7 @@ fn restore(site: &Site, more: &[&str]) -> Said {
 }
 
 /// The names in a folder of the site, sorted.
-fn names(site: &Site, folder: &str) -> Vec<String> {
+pub(super) fn names(site: &Site, folder: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(site.place.folder.path(folder)) else { return Vec::new() };
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -51,7 +51,7 @@ fn manifest(site: &Site, folder: &str) -> Value {
 }
 
 /// What every member calculates of all that it has: the hash and the revision.
-fn hashes(site: &Site) -> HashMap<String, (u64, u64)> {
+pub(super) fn hashes(site: &Site) -> HashMap<String, (u64, u64)> {
     let said = site.etcdctl(&["endpoint", "hashkv", "--write-out", "json"]);
     let json = said.lines().find(|line| line.starts_with('[')).unwrap_or_else(|| panic!("{said}"));
     let list: Vec<Value> = serde_json::from_str(json).unwrap();
@@ -63,11 +63,11 @@ fn hashes(site: &Site) -> HashMap<String, (u64, u64)> {
     list.iter().map(one).collect()
 }
 
-fn put(site: &Site, key: &str, value: &str) {
+pub(super) fn put(site: &Site, key: &str, value: &str) {
     assert!(site.etcdctl(&["put", key, value]).contains("OK"));
 }
 
-fn get(site: &Site, key: &str) -> String {
+pub(super) fn get(site: &Site, key: &str) -> String {
     site.etcdctl(&["get", key, "--print-value-only"]).trim().to_owned()
 }
 

@@ -16,6 +16,7 @@ mod libvirt;
 mod members;
 mod orphans;
 mod plan;
+mod recover;
 mod rollout_faults;
 mod site;
 mod systemd;

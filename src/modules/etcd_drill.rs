@@ -1,0 +1,108 @@
+//! The drill of `etcd_restore`: a server for a moment, on what a backup makes.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::Path,
+};
+
+use super::{
+    ActionContext, ActionError,
+    etcd_access::Access,
+    etcd_apart::{Apart, done, peer_url},
+    etcd_restore::{EtcdRestore, Prepared, Restore, Source, folder, forget_others, hash},
+};
+use crate::{
+    etcd::restore::NewCluster,
+    model::{ByteSize, Outcome, Value},
+    remote::Payload,
+};
+
+impl Restore {
+    pub(super) async fn drill(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let source = self.find().await?;
+        if context.check_mode() {
+            let msg = format!("would start a server on {}, and compare", source.describe());
+            return Ok(Outcome { msg, ..Outcome::changed() });
+        }
+        context.permit()?;
+        let token = format!("{}-drill-{:016x}", self.module.cluster, rand::random::<u64>());
+        let here = folder(&context.state, &token);
+        let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", here.display()));
+        forget_others(&context.state, &[format!("{}-drill-", self.module.cluster)]).map_err(io_failed)?;
+        self.forget(context, &token).await?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&here).map_err(io_failed)?;
+        let rehearsed = self.rehearse(context, &source, &token, &here).await;
+        // However it went, nothing of it stays: it is all that the cluster holds.
+        let removed = fs::remove_dir_all(&here);
+        let ended = self.forget(context, &token).await;
+        let msg = rehearsed?;
+        removed.map_err(io_failed)?;
+        ended?;
+        Ok(Outcome { msg: format!("{}: {msg}", source.describe()), ..Outcome::ok() })
+    }
+
+    /// The server ends, and its data goes; also that of a drill whose operator was killed.
+    async fn forget(&self, context: &ActionContext, token: &str) -> Result<(), ActionError> {
+        done(context.run(self.apart("stop", "")).await?)?;
+        done(context.run(self.payload("forget").value("token", token)).await?).map(drop)
+    }
+
+    async fn rehearse(
+        &self,
+        context: &ActionContext,
+        source: &Source,
+        token: &str,
+        here: &Path,
+    ) -> Result<String, ActionError> {
+        let EtcdRestore { cluster, tls, auth, name, .. } = &self.module;
+        let name = name.as_deref().unwrap_or_default();
+        let member = self.members.iter().find(|member| member.name == name);
+        let member = member.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
+        let new = NewCluster::new([(name.to_owned(), peer_url())], token);
+        let (sha256, size, revision) = self.make(context, source, here, &new).await?;
+        let prepared = Prepared { token: token.to_owned(), sha256, size, revision };
+        let files = new.files(name).ok_or_else(|| ActionError::Failed(format!("`{name}` is no member")))?;
+        let sent = done(self.send(context, &prepared, here, &files).await?)?;
+        let there = sent.data.get("folder").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let payload = |action: &str| self.apart(action, &there);
+        let apart = Apart { access: Access { cluster, tls, auth }, payload: &payload };
+        let (client, revision) = apart.start(context, member, false).await?;
+        compare(&client, revision, size, source).await
+    }
+
+    /// A step of a server on some folder.
+    fn apart(&self, action: &str, folder: &str) -> Payload {
+        let EtcdRestore { data_dir, user, environment, .. } = &self.module;
+        Payload::new(include_str!("etcd_salvage.sh"))
+            .value("action", action)
+            .value("data_dir", data_dir)
+            .value("user", user)
+            .value("environment", environment.as_deref().unwrap_or("/etc/etcd/etcd.env"))
+            .value("folder", folder)
+    }
+}
+
+/// What the server on the backup's data says, against what the cluster said when the backup was taken.
+async fn compare(
+    client: &crate::etcd::MemberClient,
+    revision: i64,
+    size: u64,
+    source: &Source,
+) -> Result<String, ActionError> {
+    let served = format!("served revision {revision}, {}", ByteSize(size));
+    let Some(expected) = source.hash() else {
+        return Ok(format!("{served}; it has no hash to be compared with"));
+    };
+    let found = hash(client, expected.revision).await.map_err(|error| ActionError::Failed(error.to_string()))?;
+    match found == expected.hash {
+        true => Ok(format!("{served}, with the same hash {found} as then")),
+        false => Err(ActionError::Failed(format!(
+            "{}: at revision {} its hash is {found}, and it was {} when the backup was taken",
+            source.describe(),
+            expected.revision,
+            expected.hash
+        ))),
+    }
+}
