@@ -37,12 +37,20 @@ impl EtcdError {
         }
     }
 
-    /// Whether a read fails like this that no majority agrees to. One that waits for what was agreed on is none of these.
+    /// Whether a read fails like this that no majority agrees to, of a member that answers otherwise.
     pub(super) fn lacks_majority(&self) -> bool {
-        const AGREED: &str = "waiting for the applied index";
-        const ALONE: [&str; 3] = ["etcdserver: no leader", "etcdserver: request timed out", "Timeout expired"];
         match self {
             Self::TimedOut { .. } => true,
+            Self::Unavailable { reason, .. } => reason.starts_with("Timeout expired") || self.tells_no_majority(),
+            _ => false,
+        }
+    }
+
+    /// Whether etcd itself says so. One that waits for what was agreed on says something else.
+    pub(crate) fn tells_no_majority(&self) -> bool {
+        const AGREED: &str = "waiting for the applied index";
+        const ALONE: [&str; 2] = ["etcdserver: no leader", "etcdserver: request timed out"];
+        match self {
             Self::Unavailable { reason, .. } => {
                 ALONE.iter().any(|alone| reason.starts_with(alone)) && !reason.contains(AGREED)
             }
@@ -81,6 +89,8 @@ mod tests {
         assert!(lacks_majority(Code::Unavailable, "etcdserver: request timed out"));
         assert!(lacks_majority(Code::Unavailable, "etcdserver: request timed out, possibly due to connection lost"));
         assert!(lacks_majority(Code::Cancelled, "Timeout expired"));
+        let silent = EtcdError::Unavailable { member: "a".into(), reason: "Timeout expired".into() };
+        assert!(!silent.tells_no_majority(), "one that says nothing at all may serve others");
         let late = "etcdserver: request timed out, waiting for the applied index took too long";
         assert!(!lacks_majority(Code::Unavailable, late));
         assert!(!lacks_majority(Code::Unavailable, "etcdserver: leader changed"));

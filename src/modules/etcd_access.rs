@@ -165,6 +165,21 @@ impl Access<'_> {
         clients(context, members, port, &credential)
     }
 
+    /// A client for each member that is good for asking whether it serves: a login would need the majority that may be lost, and
+    /// that a read is refused is answer enough.
+    pub async fn onlookers(
+        &self,
+        context: &ActionContext,
+        members: &[Member],
+        port: u16,
+    ) -> Result<Vec<MemberClient>, ActionError> {
+        let credential = match self.auth.method() {
+            AuthMethod::Certificate => self.root(context).await?,
+            AuthMethod::Password => self.stranger(context).await?,
+        };
+        clients(context, members, port, &credential)
+    }
+
     /// The credential of nobody in particular.
     pub async fn stranger(&self, context: &ActionContext) -> Result<Credential, ActionError> {
         let authority = self.authority(context).await?;

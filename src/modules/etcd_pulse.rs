@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{ActionContext, etcd_access::Member};
 use crate::{
     etcd::{
-        MemberClient,
-        observe::{Observation, Seen, View, observe},
+        EtcdError, MemberClient,
+        observe::{Observation, View, observe},
     },
     model::{Outcome, Value},
     remote::Payload,
@@ -17,6 +17,8 @@ use crate::{
 
 /// Longer than a read takes to fail that nobody agrees to.
 const LOOK: Duration = Duration::from_secs(15);
+/// How long etcd itself may take to say so.
+const READ: Duration = Duration::from_secs(12);
 /// How long servers may need until they have found each other.
 const START: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -81,7 +83,13 @@ pub(super) async fn pulse(
         let now = observe(clients, LOOK).await;
         let asking = now.members.iter().map(|seen| async move {
             let member = members.iter().find(|member| member.name == seen.name);
-            (seen.name.clone(), sign(context, member, client_port, seen).await)
+            let client = clients.iter().find(|client| *client.name == *seen.name);
+            let silence = match &seen.answer {
+                Ok(view) => return (seen.name.clone(), answered(view)),
+                Err(why) => why,
+            };
+            let (probed, looked) = join(probe(client), machine(context, member, client_port, silence)).await;
+            (seen.name.clone(), probed.unwrap_or(looked))
         });
         let signs = join_all(asking).await;
         if signs.iter().all(|(_, sign)| matches!(sign, Sign::Dead | Sign::Starting))
@@ -104,11 +112,20 @@ enum Sign {
     Unknown(String),
 }
 
-async fn sign(context: &ActionContext, member: Option<&Member>, port: u16, seen: &Seen) -> Sign {
-    let silence = match &seen.answer {
-        Ok(view) => return answered(view),
-        Err(why) => why,
-    };
+/// What a member says of a read that tells nobody anything else, such as a stranger: whether he may read is only asked once a
+/// majority has agreed to it. Only what etcd itself says counts.
+async fn probe(client: Option<&MemberClient>) -> Option<Sign> {
+    let client = client?.patient(READ);
+    let mut asking = client.client().await.ok()?;
+    match client.bounded(asking.get("health", None)).await {
+        Ok(_) | Err(EtcdError::Refused { .. }) => Some(Sign::Serves),
+        Err(error) if error.tells_no_majority() => Some(Sign::Dead),
+        Err(_) => None,
+    }
+}
+
+/// What the machine says of a member of which nothing was heard.
+async fn machine(context: &ActionContext, member: Option<&Member>, port: u16, silence: &str) -> Sign {
     let Some(session) = member.and_then(|member| context.reach.session(&member.name, &context.session)) else {
         return Sign::Unknown("it is not in the inventory".into());
     };

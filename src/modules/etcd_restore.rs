@@ -374,7 +374,7 @@ impl Restore {
         if *force {
             return Ok(None);
         }
-        let clients = match (Access { cluster, tls, auth }).clients(context, &self.members, *client_port).await {
+        let clients = match (Access { cluster, tls, auth }).onlookers(context, &self.members, *client_port).await {
             Ok(clients) => clients,
             Err(error) => return Ok(self.strangers(context, &error).await),
         };

@@ -265,14 +265,14 @@ impl EngineAction for Salvage {
 }
 
 impl Salvage {
-    async fn clients(&self, context: &ActionContext) -> Result<Vec<MemberClient>, ActionError> {
-        let EtcdSalvage { cluster, tls, auth, client_port, .. } = &self.module;
-        Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await
+    fn access(&self) -> Access<'_> {
+        let EtcdSalvage { cluster, tls, auth, .. } = &self.module;
+        Access { cluster, tls, auth }
     }
 
     async fn report(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let EtcdSalvage { cluster, client_port, force, .. } = &self.module;
-        let clients = self.clients(context).await?;
+        let clients = self.access().onlookers(context, &self.members, *client_port).await?;
         let pulse = pulse(context, &clients, &self.members, *client_port).await;
         if let Some(refusal) = pulse.refusal(cluster, &way_out(cluster, &pulse)).filter(|_| pulse.serves()) {
             return Ok(refusal);
@@ -296,7 +296,7 @@ impl Salvage {
         let lines: Vec<String> =
             found.iter().map(|(member, found)| format!("{} {}", member.name, found.describe())).collect();
         match danger {
-            Some(danger) => Ok(refused(format!("{danger}. {}", lines.join("; ")))),
+            Some(danger) => Ok(refused(format!("{danger}.\n{}", lines.join("\n")))),
             None => self.propose(&pulse, size, &found, lines),
         }
     }
@@ -319,8 +319,8 @@ impl Salvage {
         let cluster = &self.module.cluster;
         let Some((best, rest)) = self.choose(found) else {
             return Err(ActionError::Failed(format!(
-                "there is no data to recover `{cluster}` from; `etcdrun restore {cluster}` takes a backup. {}",
-                lines.join("; ")
+                "there is no data to recover `{cluster}` from; `etcdrun restore {cluster}` takes a backup.\n{}",
+                lines.join("\n")
             )));
         };
         let majority = size / 2 + 1;
@@ -338,10 +338,10 @@ impl Salvage {
             }
             Way::Mend(names) => {
                 return Ok(refused(format!(
-                    "etcd runs on {}, which are a majority, and they do not agree on anything: mend what keeps them apart, such as the network, the disks or certificates (`etcdrun certs renew {cluster}`), and nothing is lost. --through {} makes a new cluster of what that one has all the same. {}",
+                    "etcd runs on {}, which are a majority, and they do not agree on anything: mend what keeps them apart, such as the network, the disks or certificates (`etcdrun certs renew {cluster}`), and nothing is lost. --through {} makes a new cluster of what that one has all the same.\n{}",
                     names.join(", "),
                     best.name,
-                    lines.join("; ")
+                    lines.join("\n")
                 )));
             }
         };
@@ -462,7 +462,7 @@ impl Salvage {
         if context.check_mode() {
             return Ok(Outcome { unknown: true, msg: "would wait until it serves".into(), ..Outcome::ok() });
         }
-        let clients = self.clients(context).await?;
+        let clients = self.access().clients(context, &self.members, self.module.client_port).await?;
         let begun = Instant::now();
         loop {
             let now = observe(&clients, LOOK).await;
@@ -579,8 +579,7 @@ impl Salvage {
         context.session.append_stream(Path::new("record"), &mut &*record, &there, 0, &|_| {}).await?;
         let append = self.payload("append").value("log", &left.log).value("end", left.tail.end.to_string());
         done(context.run(append).await?)?;
-        let EtcdSalvage { cluster, tls, auth, .. } = &self.module;
-        let apart = Apart { access: Access { cluster, tls, auth }, payload: &|action| self.payload(action) };
+        let apart = Apart { access: self.access(), payload: &|action| self.payload(action) };
         let (client, revision) = apart.start(context, member, true).await?;
         let (dest, size) = self.keep(context, &client, member).await?;
         Ok((dest, size, revision))

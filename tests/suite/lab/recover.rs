@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Said,
     backup::{backup, get, hashes, names, put, run, site},
-    etcd::Site,
+    etcd::{PLAIN, Site},
 };
 
 fn recover(site: &Site, more: &[&str]) -> Said {
@@ -114,6 +114,16 @@ fn what_the_last_member_has_becomes_a_new_cluster() {
         recover(&site, &["--yes"]).ends(3);
         assert_eq!(get(&site, "a"), "three");
     }
+}
+
+#[test]
+fn a_login_would_need_the_majority_that_is_lost() {
+    let site = Site::new(3, "3.6", &format!("{PLAIN}    auth: {{ method: password }}\n"));
+    site.play(&[]).ends(0);
+    says(&recover(&site, &["--yes"]).ends(3), "There is nothing to recover");
+    site.place.hosts[..2].iter().for_each(|host| lose(host));
+    recover(&site, &["--yes"]).ends(0);
+    says(&run(&site, &["status", "prod"]).ends(0), "prod: healthy, 3 of 3 members");
 }
 
 #[test]
