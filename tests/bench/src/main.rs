@@ -3,13 +3,18 @@
 //! Hosts are one sshd on loopback, so they share the machine's cores with whoever drives them. All that is compared is
 //! measured in turn, and every result is verified. Exits with 1 if a bar is missed.
 
+mod backup;
 mod bare;
+mod cluster;
 mod delay;
 mod graphs;
+mod guests;
 mod hosts;
 mod peers;
 mod process;
+mod replace;
 mod rollout;
+mod seen;
 mod site;
 mod table;
 mod works;
@@ -32,7 +37,8 @@ use works::{Bench, WORKS};
 #[derive(Parser)]
 #[command(about = "Measures etcdrun against its peers and its own limits")]
 struct Args {
-    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule, site, rollout.
+    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule, site, guests, backup,
+    /// replace, rollout.
     #[arg(long, default_value = "")]
     filter: String,
     /// How often each is measured; the slowest peer only once.

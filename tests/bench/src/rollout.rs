@@ -1,20 +1,15 @@
 //! Rollouts on hosts of the lab, with real servers, while a client writes: what the client notices, whether anything of it is
 //! lost, and how long it takes beside a script that does the same by hand. A naive serial restart stands beside it.
 
-use std::{
-    collections::HashSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use etcdrun::etcd::Credential;
+use anyhow::{Context as _, Result};
 
 use crate::{
+    cluster::{Cluster, ROOMY, Release, USUAL, Wanted, credential, etcdctl},
     process::measure,
-    site::{Lab, etcdrun, lab, sum},
+    seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
+    site::{Lab, etcdrun, lab},
     table::{Row, percentile},
     works::Bench,
     writer::{self, Manner, Writer, Written},
@@ -28,8 +23,6 @@ const WALL_BAR: f64 = 1.1;
 /// Between members, there and back. The client may wait for four of them more.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const ROUND_TRIPS: f64 = 4.0;
-/// The client's pace in writes a second; a run with less is none.
-const LEAST_RATE: f64 = 100.0;
 const DATA: u64 = 1 << 30;
 const VALUE: usize = 1 << 20;
 
@@ -177,106 +170,47 @@ impl Case {
     }
 }
 
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are small")]
-fn small(count: usize) -> f64 {
-    count as f64
-}
-
 /// A cluster of its own for each run.
-struct Cluster {
-    _lab: Lab,
-    folder: PathBuf,
-    /// Names and addresses.
-    members: Vec<(String, String)>,
-    releases: Vec<Release>,
-    data_dir: &'static str,
-}
-
-struct Release {
-    version: String,
-    file: String,
-    sum: String,
-}
-
-fn release(minor: &str) -> Result<Release> {
-    let said = lab(&["etcd", minor])?;
-    let (version, file) = said.trim().split_once(' ').context("where etcd is")?;
-    Ok(Release { version: version.to_owned(), sum: sum(file)?, file: file.to_owned() })
-}
-
-impl Cluster {
-    fn make(bench: &Bench, case: Case, name: &str) -> Result<Self> {
-        let up = Lab::up(&["--hypervisors", "0", "--hosts", &case.members.to_string()])?;
-        let folder = bench.folder.join(name);
-        fs::create_dir_all(&folder)?;
-        let inventory = up.inventory()?;
-        let members = inventory.lines().filter_map(|line| {
-            let (name, rest) = line.trim().split_once(": { address: ")?;
-            Some((name.to_owned(), rest.split(',').next()?.to_owned()))
-        });
-        let minors = std::iter::once(case.from).chain(case.hops.iter().copied());
-        let releases = minors.map(release).collect::<Result<_>>()?;
-        // The data disks of the lab are small.
-        let data_dir = if case.full { "/srv/etcd/data" } else { "/var/lib/etcd/data" };
-        let cluster = Self { members: members.collect(), _lab: up, folder, releases, data_dir };
-        cluster.wants(case, &inventory, 0)?;
-        etcdrun(bench, &cluster.folder, &["playbook", "site.yaml"])?;
-        if case.full {
-            fill(&cluster.members, &credential(&cluster.folder)?)?;
+fn make(bench: &Bench, case: Case, name: &str) -> Result<Cluster> {
+    let minors: Vec<&str> = std::iter::once(case.from).chain(case.hops.iter().copied()).collect();
+    let data_dir = if case.full { ROOMY } else { USUAL };
+    let wanted = Wanted { members: case.members, minors: &minors, auth: case.auth, data_dir, settings: "" };
+    let cluster = Cluster::make(bench, name, wanted)?;
+    if case.full {
+        writer::fill(&cluster.members, &cluster.credential()?, DATA / VALUE as u64, VALUE)?;
+    }
+    cluster.wants(wanted, case.hops.len())?;
+    if case.far {
+        // Each way, at each of two members.
+        let each = format!("{}ms", ROUND_TRIP.as_millis() / 4);
+        for (name, _) in &cluster.members {
+            lab(&["delay", name, &each])?;
         }
-        cluster.wants(case, &inventory, cluster.releases.len() - 1)?;
-        if case.far {
-            // Each way, at each of two members.
-            let each = format!("{}ms", ROUND_TRIP.as_millis() / 4);
-            for (name, _) in &cluster.members {
-                lab(&["delay", name, &each])?;
-            }
-        }
-        Ok(cluster)
     }
+    Ok(cluster)
+}
 
-    /// The inventory wants one of the versions, and knows all of them.
-    fn wants(&self, case: Case, lab: &str, place: usize) -> Result<()> {
-        let (ssh, hosts) = lab.split_once("hosts:\n").context("hosts of the lab")?;
-        let members: String = hosts.lines().map(|line| format!("    {line}\n")).collect();
-        let entry =
-            |Release { version, file, sum }: &Release| format!("  {version}: {{ file: {file}, sha256: {sum} }}\n");
-        let releases: String = self.releases.iter().map(entry).collect();
-        let version = &self.releases[place].version;
-        let text = format!(
-            "{ssh}etcd_releases:\n{releases}clusters:\n  prod:\n    etcd: {{ version: {version}, data_dir: {} }}\n    auth: {{ enabled: {} }}\n    members:\n{members}",
-            self.data_dir, case.auth
-        );
-        Ok(fs::write(self.folder.join("inventory.yaml"), text)?)
-    }
-
-    /// A script with all that it needs to do the same.
-    fn script(&self, name: &str) -> Result<Command> {
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name));
-        let members: Vec<String> = self.members.iter().map(|(name, ip)| format!("{name}={ip}")).collect();
-        let hop = |Release { version, file, sum }: &Release| format!("{version}={file}={sum}");
-        let releases: Vec<String> = self.releases.iter().skip(1).map(hop).collect();
-        let tools = lab(&["tools"])?;
-        command
-            .env("MEMBERS", members.join(" "))
-            .env("RELEASES", releases.join(" "))
-            .env("KEY", Lab::folder().join("operator"))
-            .env("KNOWN_HOSTS", Lab::folder().join("known_hosts"))
-            .env("ETCDCTL", Path::new(tools.trim()).join("etcdctl"))
-            .env("CACERT", pki(&self.folder, "ca.crt"))
-            .env("CERT", pki(&self.folder, "clients/root.crt"))
-            .env("CERT_KEY", pki(&self.folder, "clients/root.key"))
-            .env("DATA_DIR", self.data_dir)
-            .env("ENTRIES", std::env::current_exe()?)
-            .env("ENTRIES_JOB", &self.folder)
-            .env("WORK", &self.folder);
-        fs::write(self.folder.join("members.json"), serde_json::to_vec(&self.members)?)?;
-        Ok(command)
-    }
+/// A script with all that it needs to do the same.
+fn script(cluster: &Cluster, name: &str) -> Result<Command> {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name));
+    let members: Vec<String> = cluster.members.iter().map(|(name, ip)| format!("{name}={ip}")).collect();
+    let hop = |Release { version, file, sum }: &Release| format!("{version}={file}={sum}");
+    let releases: Vec<String> = cluster.releases.iter().skip(1).map(hop).collect();
+    command
+        .env("MEMBERS", members.join(" "))
+        .env("RELEASES", releases.join(" "))
+        .env("KEY", Lab::folder().join("operator"))
+        .env("KNOWN_HOSTS", Lab::folder().join("known_hosts"))
+        .env("ETCDCTL", etcdctl()?)
+        .env("CACERT", cluster.pki("ca.crt"))
+        .env("CERT", cluster.pki("clients/root.crt"))
+        .env("CERT_KEY", cluster.pki("clients/root.key"))
+        .env("DATA_DIR", cluster.data_dir)
+        .env("ENTRIES", std::env::current_exe()?)
+        .env("ENTRIES_JOB", &cluster.folder)
+        .env("WORK", &cluster.folder);
+    fs::write(cluster.folder.join("members.json"), serde_json::to_vec(&cluster.members)?)?;
+    Ok(command)
 }
 
 /// What etcdrun does before 3.7, for the script: adds entries to the log of the cluster of a folder.
@@ -285,37 +219,20 @@ pub fn entries(folder: &Path) -> Result<()> {
     Ok(writer::entries(&members, &credential(folder)?, 500, 50)?)
 }
 
-/// What proves that one is root of the cluster of a folder.
-fn credential(folder: &Path) -> Result<Credential> {
-    let pem = |name: &str| fs::read_to_string(pki(folder, name));
-    let identity = Some((pem("clients/root.crt")?, pem("clients/root.key")?.into()));
-    Ok(Credential { authority: pem("ca.crt")?, identity, login: None })
-}
-
-fn pki(folder: &Path, name: &str) -> PathBuf {
-    folder.join(".etcdrun/pki/prod").join(name)
-}
-
-/// Puts 1 GiB into a cluster, beside what the client writes.
-fn fill(members: &[(String, String)], credential: &Credential) -> Result<()> {
-    let values = DATA / VALUE as u64;
-    Ok(writer::fill(members, credential, values, VALUE)?)
-}
-
 fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let label = match who {
         Who::Etcdrun => "etcdrun",
         Who::Reference => "script",
         Who::Naive => "naive",
     };
-    let cluster = Cluster::make(bench, case, &format!("rollout-{label}-{round}"))?;
-    let credential = credential(&cluster.folder)?;
+    let cluster = make(bench, case, &format!("rollout-{label}-{round}"))?;
+    let credential = cluster.credential()?;
     let log = bench.folder.join("rollout.log");
     let writer = Writer::start(&cluster.members, &credential, case.manner());
     let took = match who {
         Who::Etcdrun => etcdrun(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
-        Who::Reference => measure(&mut cluster.script("upgrade.sh")?, &log),
-        Who::Naive => measure(&mut cluster.script("naive.sh")?, &log),
+        Who::Reference => measure(&mut script(&cluster, "upgrade.sh")?, &log),
+        Who::Naive => measure(&mut script(&cluster, "naive.sh")?, &log),
     };
     let written = writer.stop()?;
     let seconds = took?.seconds;
@@ -329,59 +246,20 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let found = writer::found(&cluster.members, &credential)?;
     let run = Run { seconds, lost: lost(&written, &found), crashed, written };
     tell(&run, label, round, &cluster.folder)?;
-    let rate = small(run.written.acknowledged.len()) / run.written.lasted.as_secs_f64();
-    ensure!(rate >= LEAST_RATE || who != Who::Etcdrun, "the client wrote only {rate:.0} times a second");
+    if who == Who::Etcdrun {
+        is_enough(&run.written)?;
+    }
     fs::remove_dir_all(&cluster.folder)?;
     Ok(run)
 }
 
-fn lost(written: &Written, found: &HashSet<u64>) -> usize {
-    written.acknowledged.iter().filter(|number| !found.contains(number)).count()
-}
-
 fn tell(run: &Run, label: &str, round: usize, folder: &Path) -> Result<()> {
     let Run { seconds, written, lost, crashed } = run;
-    let rate = small(written.acknowledged.len()) / written.lasted.as_secs_f64();
+    let rate = rate(written);
     let (gap, slowest) = (milliseconds(written.longest), milliseconds(written.slowest));
     let retries = written.errors.len();
     eprintln!(
         "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms, slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed"
     );
-    let tasks = tasks(folder)?;
-    for (end, gap) in &written.gaps {
-        let end = milliseconds(end.duration_since(UNIX_EPOCH)?);
-        let begin = end - milliseconds(*gap);
-        let during = tasks.iter().filter(|task| task.begin <= end && task.end >= begin);
-        let during: Vec<&str> = during.map(|task| task.id.as_str()).collect();
-        eprintln!("    {:.0} ms until {:.3}: {}", milliseconds(*gap), end / 1e3, during.join("; "));
-    }
-    // Those that were only slow are many, and all alike.
-    for error in written.errors.iter().filter(|error| !error.contains(writer::SLOW)) {
-        eprintln!("    {}", error.chars().take(120).collect::<String>());
-    }
-    Ok(())
-}
-
-/// A task, and from when to when it ran, in milliseconds.
-struct Task {
-    id: String,
-    begin: f64,
-    end: f64,
-}
-
-/// What etcdrun has done when, by its journals: so one sees what a gap came from.
-fn tasks(folder: &Path) -> Result<Vec<Task>> {
-    let mut tasks = Vec::new();
-    let Ok(runs) = fs::read_dir(folder.join(".etcdrun/runs")) else { return Ok(tasks) };
-    for run in runs {
-        let journal = fs::read_to_string(run?.path().join("journal")).unwrap_or_default();
-        for line in journal.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
-            if let (Some("settled"), Some(id), Some(end), Some(seconds)) =
-                (line["type"].as_str(), line["id"].as_str(), line["at"].as_f64(), line["seconds"].as_f64())
-            {
-                tasks.push(Task { id: id.to_owned(), begin: end - seconds * 1e3, end });
-            }
-        }
-    }
-    Ok(tasks)
+    tell_gaps(written, folder)
 }

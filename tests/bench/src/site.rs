@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 
 use crate::{
+    cluster::{Cluster, USUAL, Wanted},
     process::{Took, measure},
     table::Row,
     works::Bench,
@@ -42,6 +43,15 @@ impl Lab {
 
     pub fn inventory(&self) -> Result<String> {
         Ok(fs::read_to_string(Self::folder().join("inventory.yaml"))?)
+    }
+
+    /// Names and addresses of all hosts.
+    pub fn hosts(&self) -> Result<Vec<(String, String)>> {
+        let of = |line: &str| {
+            let (name, rest) = line.trim().split_once(": { address: ")?;
+            Some((name.to_owned(), rest.split([',', ' ']).next()?.to_owned()))
+        };
+        Ok(self.inventory()?.lines().filter_map(of).collect())
     }
 }
 
@@ -79,25 +89,14 @@ pub fn etcdrun(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
 pub fn five(bench: &mut Bench) -> Result<Vec<Row>> {
     let (mut first, mut again) = (Vec::new(), Vec::new());
     for round in 1..=bench.rounds {
-        let up = Lab::up(&["--hypervisors", "0", "--hosts", "5"])?;
-        let folder = bench.folder.join(format!("site-{round}"));
-        fs::create_dir_all(&folder)?;
-        let said = lab(&["etcd", "3.5"])?;
-        let (version, server) = said.trim().split_once(' ').context("where etcd is")?;
-        let inventory = up.inventory()?;
-        let (ssh, hosts) = inventory.split_once("hosts:\n").context("hosts of the lab")?;
-        let members: String = hosts.lines().map(|line| format!("    {line}\n")).collect();
-        let text = format!(
-            "{ssh}etcd_releases:\n  {version}: {{ file: {server}, sha256: {} }}\nclusters:\n  prod:\n    etcd: {{ version: {version} }}\n    members:\n{members}",
-            sum(server)?
-        );
-        fs::write(folder.join("inventory.yaml"), text)?;
+        let wanted = Wanted { members: 5, minors: &["3.5"], auth: true, data_dir: USUAL, settings: "" };
+        let Cluster { folder, .. } = &Cluster::prepare(bench, &format!("site-{round}"), wanted)?;
         for (times, what) in [(&mut first, "from nothing"), (&mut again, "again")] {
-            let Took { seconds, .. } = etcdrun(bench, &folder, &["playbook", "site.yaml"])?;
+            let Took { seconds, .. } = etcdrun(bench, folder, &["playbook", "site.yaml"])?;
             eprintln!("  round {round}: five members, {what} {seconds:.2} s");
             times.push(seconds);
         }
-        etcdrun(bench, &folder, &["status"]).context("the cluster is healthy")?;
+        etcdrun(bench, folder, &["status"]).context("the cluster is healthy")?;
     }
     Ok(vec![
         Row::limit("site: five members from nothing to healthy, TLS and authentication", "s", &first, FIVE_LIMIT),

@@ -11,12 +11,14 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
+    backup,
     delay::Proxy,
     graphs::{self, Figures},
+    guests,
     hosts::{Hosts, name},
     peers::Peers,
     process::{Took, measure},
-    rollout, site,
+    replace, rollout, site,
     table::{Row, median},
 };
 
@@ -62,6 +64,10 @@ pub const WORKS: &[Work] = &[
     ("schedule", schedule),
     ("site-five", site::five),
     ("site-image", site::image),
+    ("guests", guests::guests),
+    ("backup", backup::backup),
+    ("replace-three", replace::of_three),
+    ("replace-five", replace::of_five),
     ("rollout-plain", rollout::plain),
     ("rollout-auth", rollout::auth),
     ("rollout-five-plain", rollout::five_plain),
