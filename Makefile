@@ -11,7 +11,7 @@ ROUNDS ?= 3
 # How often a rollout is measured; 20 for what the bars are about.
 RUNS ?= 3
 
-.PHONY: help setup build test test-lab lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
+.PHONY: help setup build test test-lab test-long lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: setup lint lab ## install what is missing, then run all checks and tests
 
 test-lab: lab ## run the tests in the lab whose names match FILTER
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked -E 'test(/^lab::/) and test(/$(FILTER)/)'
+
+test-long: setup lab ## run what takes too long for each change: the lives of clusters in emulated guests
+	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 
 lint: ## rustfmt, clippy and shellcheck
 	@echo "== rustfmt"

@@ -55,13 +55,14 @@ say 'Once more: nothing is left to do'
 "$etcdrun" playbook site.yaml -i "$folder/inventory.yaml"
 
 say 'How it is'
-"$etcdrun" status -i "$folder/inventory.yaml"
+# Where nothing speeds guests up, they may take their time.
+"$etcdrun" status -i "$folder/inventory.yaml" --connect-timeout 60
 
 say 'What a client sees'
 pki=$folder/.etcdrun/pki/demo
 endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:2379
 "$($lab tools)/etcdctl" --endpoints "$endpoints" --cacert "$pki/ca.crt" --cert "$pki/clients/root.crt" --key "$pki/clients/root.key" \
-    endpoint status --write-out=table
+    --dial-timeout 60s --command-timeout 60s endpoint status --write-out=table
 
 cat <<END
 

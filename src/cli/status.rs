@@ -215,6 +215,8 @@ impl Plan {
         };
         let client = MemberClient::new(&member.name, &member.ip, self.client_port, credential, tunnel(session));
         let client = match client {
+            // Who waits longer for a host waits longer for its etcd.
+            Ok(client) if self.limit > LIMIT => client.patient(self.limit),
             Ok(client) => client,
             Err(error) => return Answer::Silent(error.to_string()),
         };

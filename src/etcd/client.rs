@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 use super::{EtcdError, http};
 use crate::pki;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// An emulated guest on a busy machine may take seconds for a handshake.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A single call may take this long.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 
@@ -84,9 +85,9 @@ impl MemberClient {
         Ok(Self { name: name.into(), endpoint, channel, limit: CALL_LIMIT, address, port, tls, dial, login })
     }
 
-    /// The same member, for calls that may take longer; over a connection of its own.
+    /// The same member, for calls that may take longer; over a connection of its own, which may take as long.
     pub fn patient(&self, limit: Duration) -> Self {
-        let endpoint = self.endpoint.clone().timeout(limit);
+        let endpoint = self.endpoint.clone().timeout(limit).connect_timeout(limit.max(CONNECT_LIMIT));
         let channel = channel(&endpoint, &self.address, self.port, &self.dial);
         Self { endpoint, channel, limit, ..self.clone() }
     }
@@ -138,7 +139,7 @@ impl MemberClient {
 
     /// One call, which ends in time.
     pub async fn bounded<T>(&self, call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T, EtcdError> {
-        let limit = CONNECT_LIMIT + self.limit;
+        let limit = CONNECT_LIMIT.max(self.limit) + self.limit;
         match tokio::time::timeout(limit, call).await {
             Ok(result) => result.map_err(|error| EtcdError::of(&self.name, &error)),
             Err(_) => Err(EtcdError::TimedOut { member: self.name.to_string(), limit }),

@@ -11,12 +11,15 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{EtcdError, MemberClient};
 
 const SUM: usize = 32;
 const PAGE: u64 = 512;
+/// What is synced at once. A disk that gets a gigabyte at the end keeps everybody else on it waiting for seconds, members
+/// of the cluster too if they share it.
+const SYNCED: u64 = 4 * 1024 * 1024;
 /// A member that sends nothing for so long sends nothing more.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -87,6 +90,29 @@ pub async fn stream(
     }
     into.flush().await?;
     check.end()
+}
+
+/// Writes a member's snapshot to a file, gently. If this returns what it is like, all of it is on the disk.
+pub async fn save(
+    member: &MemberClient,
+    file: File,
+    progress: &(dyn Fn(u64, u64) + Send + Sync),
+) -> Result<Snapshot, SnapshotError> {
+    // Each side has its end to itself, so that the other hears when it is over.
+    let (mut writer, mut reader) = tokio::io::duplex(256 * 1024);
+    let send = async move { stream(member, &mut writer, progress).await };
+    let keep = async move {
+        let mut file = tokio::fs::File::from_std(file);
+        while tokio::io::copy(&mut (&mut reader).take(SYNCED), &mut file).await? > 0 {
+            file.sync_data().await?;
+        }
+        file.sync_all().await
+    };
+    match tokio::join!(send, keep) {
+        // When writing fails, the sender only hears that nobody listens any more.
+        (Err(SnapshotError::Io(_)) | Ok(_), Err(error)) => Err(error.into()),
+        (sent, _) => sent,
+    }
 }
 
 /// Reads a snapshot on disk from end to end.

@@ -12,7 +12,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::{
     fs,
-    io::BufWriter,
     time::{Instant, timeout},
 };
 
@@ -598,10 +597,8 @@ impl Salvage {
         let dest = folder.join(format!("{}-{}-{time}.db", self.module.cluster, member.name));
         let dest = std::path::absolute(dest).map_err(io_failed)?;
         let (part, file) = Scratch::create(&folder, &context.permit()?).map_err(io_failed)?;
-        let mut file = BufWriter::new(fs::File::from_std(file));
-        let snapshot = snapshot::stream(client, &mut file, &*context.progress).await;
+        let snapshot = snapshot::save(client, file, &*context.progress).await;
         let snapshot = snapshot.map_err(|error| ActionError::Failed(format!("{}: {error}", member.name)))?;
-        file.into_inner().sync_all().await.map_err(io_failed)?;
         part.keep_as(&dest).map_err(io_failed)?;
         Ok((dest, snapshot.size))
     }

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::{fs, io::BufWriter};
+use tokio::fs;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -224,9 +224,7 @@ impl Take {
         let folder = dest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).await?;
         let (part, file) = Scratch::create_as(&with_part(dest), &permit)?;
-        let mut file = BufWriter::new(fs::File::from_std(file));
-        snapshot::stream(client, &mut file, &*context.progress).await?;
-        file.into_inner().sync_all().await?;
+        snapshot::save(client, file, &*context.progress).await?;
         let path = part.path().to_owned();
         let read = tokio::task::spawn_blocking(move || snapshot::verify(&path)).await;
         let snapshot = read.map_err(|error| io::Error::other(error.to_string()))??;

@@ -47,6 +47,7 @@ pub(super) enum Shape {
     /// An expression, a boolean, or a list of expressions.
     Condition,
     Mapping,
+    Rollout,
     /// A mapping, or a template that renders to one.
     Environment,
     /// A list, or a template that renders to one.
@@ -110,7 +111,7 @@ pub(super) static KEYWORDS: &[Keyword] = &[
     keyword("force_handlers", PLAY, Shape::Bool, "Notified handlers run also on hosts that failed."),
     keyword("gather_facts", PLAY, Shape::Bool, "Accepted; facts are gathered when something reads them."),
     keyword("strategy", PLAY, Shape::OneOf(&["free", "linear"]), "Accepted; hosts always run free of each other."),
-    keyword("rollout", PLAY, Shape::Mapping, "An ordered walk over members with gates."),
+    keyword("rollout", PLAY, Shape::Rollout, "An ordered walk over members with gates."),
     keyword("collections", PLAY, Shape::Words, "Accepted and ignored."),
     keyword("role", &[Holder::Role], Shape::RoleName, "The role's name, or the path of its folder."),
     keyword("block", BLOCK, Shape::Tasks, "Tasks that share keywords."),

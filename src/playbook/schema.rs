@@ -1,8 +1,12 @@
 //! The JSON Schema of playbooks, from the keyword table and the modules' own schemas.
 
+use schemars::schema_for;
 use serde_json::{Map as Json, json};
 
-use super::keywords::{Holder, Keyword, Shape, keywords_on};
+use super::{
+    RolloutSettings,
+    keywords::{Holder, Keyword, Shape, keywords_on},
+};
 use crate::{model::Value, modules};
 
 /// The JSON Schema of a playbook file: a list of plays and imports.
@@ -22,6 +26,7 @@ pub fn schema() -> Value {
     definitions.insert("handler_call".into(), call(Holder::Handler));
     definitions.insert("play".into(), object(Holder::Play, &["hosts"]));
     definitions.insert("import_playbook".into(), object(Holder::ImportPlaybook, &["import_playbook"]));
+    definitions.insert("rollout".into(), rollout());
     for module in modules::all() {
         definitions.insert(definition_name(module.name), module_schema(module));
     }
@@ -107,6 +112,7 @@ fn shape(keyword: &Keyword) -> Value {
             "anyOf": [{ "type": ["string", "boolean"] }, { "type": "array", "items": { "type": ["string", "boolean"] } }]
         }),
         Shape::Mapping => json!({ "type": ["object", "null"] }),
+        Shape::Rollout => json!({ "anyOf": [reference("rollout"), { "type": "null" }, template()] }),
         Shape::Environment => json!({ "anyOf": [{ "type": "object" }, { "type": "array" }, template()] }),
         Shape::Items => json!({ "anyOf": [{ "type": "array" }, template()] }),
         Shape::LoopControl => loop_control(),
@@ -170,6 +176,26 @@ fn imported_role() -> Value {
     })
 }
 
+/// Each setting may also be a template.
+fn rollout() -> Value {
+    let mut schema = schema_for!(RolloutSettings).to_value();
+    move_references(&mut schema, "#/$defs/rollout/$defs/");
+    if let Some(map) = schema.as_object_mut() {
+        map.remove("$schema");
+        or_templates(map);
+    }
+    schema
+}
+
+/// Lets each property be a template, too.
+fn or_templates(schema: &mut Json<String, Value>) {
+    for property in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Json::values_mut) {
+        let description = property.as_object_mut().and_then(|map| map.remove("description"));
+        *property = json!({ "anyOf": [property.take(), reference("template")] });
+        property["description"] = description.unwrap_or_default();
+    }
+}
+
 /// A module's arguments: each may also be a template, and some modules take a bare string.
 fn module_schema(module: &modules::ModuleSpec) -> Value {
     let name = definition_name(module.name);
@@ -181,13 +207,7 @@ fn module_schema(module: &modules::ModuleSpec) -> Value {
     map.remove("$schema");
     let definitions = map.remove("$defs");
     let required = map.remove("required");
-    if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {
-        for property in properties.values_mut() {
-            let description = property.as_object_mut().and_then(|map| map.remove("description"));
-            *property = json!({ "anyOf": [property.take(), reference("template")] });
-            property["description"] = description.unwrap_or_default();
-        }
-    }
+    or_templates(map);
     let description = map.get("description").cloned().unwrap_or_default();
     // What `args:` adds is not known here, so a missing argument is left to the loader.
     drop(required);
@@ -244,6 +264,16 @@ mod tests {
             let pointer = reference.strip_prefix('#').unwrap();
             assert!(schema.pointer(pointer).is_some(), "{reference}");
         }
+    }
+
+    #[test]
+    fn settings_of_rollouts_are_known_and_others_are_not() {
+        let rollout = &schema()["$defs"]["rollout"];
+        for name in ["strategy", "max_clusters", "on_failure", "max_stall"] {
+            let property = &rollout["properties"][name];
+            assert!(property["description"].is_string() && property["anyOf"][1] == reference("template"), "{property}");
+        }
+        assert_eq!(rollout["additionalProperties"], false);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::{
     Said,
     etcd::{PLAIN, Site, sha256},
     gates::leader,
+    turns::spread,
     upgrade::{all_run, nothing_is_lost, releases, site, upgrade, wants, writer},
 };
 use crate::support::signal;
@@ -250,6 +251,71 @@ fn a_full_disk_and_a_second_member_that_dies_halt_an_upgrade_that_then_goes_on()
     for name in &site.names {
         folder.write(&format!("go-{name}"), "");
     }
+    let said = folder.run(&["resume"]);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    all_run(&site, &to);
+}
+
+#[test]
+fn a_follower_that_is_far_behind_is_waited_for() {
+    let site = site(3, "3.5", PLAIN);
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    let folder = &site.place.folder;
+    let play = "- hosts: clusters\n  become: true\n  rollout: { strategy: etcd, upgrade: true, timeout: 5s }\n  roles: [etcd]\n";
+    folder.write("soon.yaml", play);
+    let slow = (leader(&site) + 1) % 3;
+    let signal = |name: &str| site.place.hosts[slow].run(&["systemctl", "kill", "--signal", name, "etcd"]).unwrap();
+    let speed = |quota: &str| {
+        let quota = format!("CPUQuota={quota}");
+        site.place.hosts[slow].run(&["systemctl", "set-property", "--runtime", "etcd", &quota]).unwrap();
+    };
+    signal("STOP");
+    let value = "x".repeat(100_000);
+    for number in 0..300 {
+        site.etcdctl(&["put", &format!("/big/{number}"), &value]);
+    }
+    // It goes on, and has to write all of that with next to no time for it.
+    speed("2%");
+    signal("CONT");
+    let said = folder.run(&["playbook", "soon.yaml", "-i", "inventory.yaml"]).ends(3);
+    assert!(said.stdout.contains(&site.names[slow]) && servers_replaced(&said) == 0, "{}", said.stdout);
+    speed("");
+    let said = folder.run(&["resume"]);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    all_run(&site, &to);
+}
+
+#[test]
+fn a_member_whose_hypervisor_is_gone_stops_the_upgrade() {
+    let (site, hypervisors) = spread();
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    let folder = &site.place.folder;
+    let held = HELD.replace("DIR/go", "\"DIR/go-{{ inventory_hostname }}\"");
+    folder.write("held.yaml", &held.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml", "--connect-timeout", "3"]);
+    let first = whose_turn(&site);
+    folder.write(&format!("go-{}", site.names[first]), "");
+    std::fs::remove_file(folder.path(&format!("at-{}", site.names[first]))).unwrap();
+    let next = whose_turn(&site);
+    assert_ne!(next, first);
+    site.place.hosts[next].kill().unwrap();
+    hypervisors.hosts[next].kill().unwrap();
+    for name in &site.names {
+        folder.write(&format!("go-{name}"), "");
+    }
+    let said = end(run);
+    assert!(matches!(said.code, 2..=4), "{} {}{}", said.code, said.stdout, said.stderr);
+    let told = said.stdout.contains(&site.names[next]) && said.stderr.contains("etcdrun resume");
+    assert!(told, "{}{}", said.stdout, said.stderr);
+    let status = site.etcdctl(&["endpoint", "status"]);
+    assert_eq!(status.matches(&format!(", {to}, ")).count(), 1, "{status}");
+    let last = 3 - first - next;
+    assert!(is_up(&site, first) && is_up(&site, last), "{}", said.stdout);
+    hypervisors.hosts[next].start().unwrap();
+    site.place.hosts[next].start().unwrap();
+    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
     let said = folder.run(&["resume"]);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to);

@@ -167,7 +167,7 @@ fn a_command_that_takes_a_guest_from_a_hypervisor_is_the_last_one() {
 }
 
 /// Three members, and three other hosts that stand for their hypervisors.
-fn spread() -> (Site, Place) {
+pub(super) fn spread() -> (Site, Place) {
     let site = site();
     let place = Place::new(Kind::Fast, 3);
     let known = site.place.folder.read("known_hosts") + &place.folder.read("known_hosts");
