@@ -5,7 +5,7 @@ use std::{
     io::{Cursor, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use age::secrecy::SecretString;
@@ -37,17 +37,21 @@ pub struct KeyOptions {
     pub ask: Option<Ask>,
 }
 
+/// What was there, or why it cannot be used: nobody is asked twice.
+type Identities = Result<Arc<[Identity]>, OpenError>;
+
 /// Opens what the operator's keys open.
 pub struct Keyring {
     options: KeyOptions,
     masker: Masker,
-    identities: OnceLock<Result<Vec<Identity>, OpenError>>,
+    /// Once they were read, until there is a new one.
+    identities: Mutex<Option<Identities>>,
     passphrase: Mutex<Option<SecretString>>,
 }
 
 impl Keyring {
     pub fn new(options: KeyOptions, masker: Masker) -> Self {
-        Self { options, masker, identities: OnceLock::new(), passphrase: Mutex::default() }
+        Self { options, masker, identities: Mutex::default(), passphrase: Mutex::default() }
     }
 
     /// The places that are tried, for messages.
@@ -58,11 +62,12 @@ impl Keyring {
         }
     }
 
-    fn identities(&self) -> Result<&[Identity], OpenError> {
-        self.identities.get_or_init(|| self.load_all()).as_deref().map_err(Clone::clone)
+    fn identities(&self) -> Identities {
+        let mut known = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(|| self.load_all()).clone()
     }
 
-    fn load_all(&self) -> Result<Vec<Identity>, OpenError> {
+    fn load_all(&self) -> Identities {
         let named = !self.options.identities.is_empty();
         let mut all = Vec::new();
         for path in self.places() {
@@ -77,7 +82,7 @@ impl Keyring {
                 Err(Unusable::Missing(_) | Unusable::Wrong(_)) => {}
             }
         }
-        Ok(all)
+        Ok(all.into())
     }
 
     fn ask_for_identity(&self, path: &str) -> Result<SecretString, OpenError> {
@@ -114,7 +119,7 @@ impl Keyring {
     /// The recipient that something is encrypted to, if it is ours and the only one.
     pub fn only_recipient(&self, sealed: &[u8]) -> Result<Option<String>, OpenError> {
         let stanzas = stanzas(sealed);
-        for identity in self.identities()? {
+        for identity in &*self.identities()? {
             let usable = identity.usable(&stanzas, self.options.ask.as_ref());
             let Some(usable) = usable else { continue };
             if open_with(sealed, &[usable]).is_ok() {
@@ -126,7 +131,8 @@ impl Keyring {
 
     fn open_with_identities(&self, sealed: &[u8], stanzas: &[Stanza]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         let ask = self.options.ask.as_ref();
-        let usable: Vec<_> = self.identities()?.iter().filter_map(|identity| identity.usable(stanzas, ask)).collect();
+        let identities = self.identities()?;
+        let usable: Vec<_> = identities.iter().filter_map(|identity| identity.usable(stanzas, ask)).collect();
         open_with(sealed, &usable).map_err(|error| match error {
             age::DecryptError::NoMatchingKeys => self.no_key(stanzas),
             other => damaged(&other),
@@ -166,13 +172,17 @@ fn make_identity(path: &Path) -> Result<String, OpenError> {
 
 impl Opener for Keyring {
     fn own_recipient(&self) -> Result<Option<String>, OpenError> {
-        if let Some(own) = self.identities()?.iter().find_map(Identity::public) {
+        // Held all the time: two clusters that are made at once have one identity.
+        let mut known = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        let identities = known.get_or_insert_with(|| self.load_all()).clone()?;
+        if let Some(own) = identities.iter().find_map(Identity::public) {
             return Ok(Some(own));
         }
-        if !self.options.identities.is_empty() {
-            return Ok(None);
-        }
-        usual_places().first().map(|path| make_identity(path)).transpose()
+        let places = usual_places();
+        let Some(path) = places.first().filter(|_| self.options.identities.is_empty()) else { return Ok(None) };
+        let made = make_identity(path)?;
+        *known = None;
+        Ok(Some(made))
     }
 
     fn open_stream(&self, mut sealed: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>, OpenError> {
@@ -184,7 +194,8 @@ impl Opener for Keyring {
             return Err(OpenError::new("it is not encrypted with age, or damaged", "restore it from a copy"));
         }
         let ask = self.options.ask.as_ref();
-        let usable: Vec<_> = self.identities()?.iter().filter_map(|identity| identity.usable(&stanzas, ask)).collect();
+        let identities = self.identities()?;
+        let usable: Vec<_> = identities.iter().filter_map(|identity| identity.usable(&stanzas, ask)).collect();
         let whole = Cursor::new(beginning).chain(sealed);
         let opened = age::Decryptor::new(whole)
             .and_then(|decryptor| decryptor.decrypt(usable.iter().map(|identity| &**identity as &dyn age::Identity)));

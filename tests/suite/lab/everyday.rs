@@ -15,9 +15,7 @@ use super::{
 };
 
 fn etcdctl(site: &Site, words: &[&str]) -> Said {
-    let mut command = site.place.folder.command(&[&["etcdctl", "prod", "-i", "inventory.yaml", "--"], words].concat());
-    command.env("ETCDCTL_PROGRAM", etcd_tools().unwrap().join("etcdctl"));
-    Said::of(command.output().unwrap())
+    site.place.etcdctl("prod", words)
 }
 
 /// Whatever it is killed by, the key was never on a disk.

@@ -57,7 +57,8 @@ clusters:
     }
 
     fn run(&self, words: &[&str]) -> Said {
-        let inventory: &[&str] = if words == ["resume"] { &[] } else { &["-i", "inventory.yaml", "--connect-timeout", "60"] };
+        let inventory: &[&str] =
+            if words == ["resume"] { &[] } else { &["-i", "inventory.yaml", "--connect-timeout", "60"] };
         let words = [words, inventory].concat();
         let start = std::time::Instant::now();
         let said = self.place.folder.run(&words);
@@ -67,8 +68,7 @@ clusters:
 
     fn etcdctl(&self, words: &[&str]) -> String {
         let limits = ["--command-timeout", "30s", "--dial-timeout", "30s"];
-        let words = [&["etcdctl", "prod", "-i", "inventory.yaml", "--"], &limits[..], words].concat();
-        self.place.folder.run(&words).ends(0).stdout
+        self.place.etcdctl("prod", &[&limits[..], words].concat()).ends(0).stdout
     }
 
     fn changes(&self, old: &str, new: &str) {

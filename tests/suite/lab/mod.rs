@@ -29,7 +29,7 @@ mod upgrade;
 mod web;
 mod writer;
 
-use etcdrun_lab::{Borrowed, Host, Kind, Lab, write_inventory};
+use etcdrun_lab::{Borrowed, Host, Kind, Lab, etcd_tools, write_inventory};
 
 use super::support::program::{Folder, Said};
 
@@ -60,6 +60,13 @@ impl Place {
     /// Runs a shell command on a host over SSH.
     pub fn exec(&self, host: usize, command: &str) -> Said {
         self.folder.run(&["exec", self.hosts[host].name(), "--", "sh", "-c", command])
+    }
+
+    /// The verb `etcdctl`, for a cluster of the inventory.
+    pub fn etcdctl(&self, cluster: &str, words: &[&str]) -> Said {
+        let words = [&["etcdctl", cluster, "-i", "inventory.yaml", "--"], words].concat();
+        let mut command = self.folder.command(&words);
+        Said::of(command.env("ETCDCTL_PROGRAM", etcd_tools().unwrap().join("etcdctl")).output().unwrap())
     }
 
     /// Whether a host can be logged into within two seconds.

@@ -2,10 +2,7 @@
 
 use etcdrun_lab::etcd;
 
-use super::{
-    Said,
-    etcd::{PLAIN, Site, release},
-};
+use super::etcd::{PLAIN, Site, release};
 
 /// Two clusters of three members each: `prod` and `test`.
 fn clusters() -> Site {
@@ -23,10 +20,6 @@ fn clusters() -> Site {
     site
 }
 
-fn etcdctl(site: &Site, cluster: &str, words: &[&str]) -> Said {
-    site.place.folder.run(&[&["etcdctl", cluster, "-i", "inventory.yaml", "--"], words].concat())
-}
-
 fn wants(site: &Site, from: &str, to: &str) {
     let text = site.place.folder.read("inventory.yaml");
     let changed = text.replace(&format!("version: {from}"), &format!("version: {to}"));
@@ -35,7 +28,7 @@ fn wants(site: &Site, from: &str, to: &str) {
 }
 
 fn members_of(site: &Site, cluster: &str, version: &str) -> usize {
-    let said = etcdctl(site, cluster, &["endpoint", "status", "--cluster"]).ends(0);
+    let said = site.place.etcdctl(cluster, &["endpoint", "status", "--cluster"]).ends(0);
     said.stdout.matches(&format!(", {version}, ")).count()
 }
 
@@ -55,14 +48,14 @@ fn clusters_roll_side_by_side_and_one_that_halts_leaves_the_other_going() {
 
     // A learner that is left over stops one of them.
     let ghost = ["member", "add", "ghost", "--learner", "--peer-urls=https://127.9.9.9:2380"];
-    let mut added = etcdctl(&site, "test", &ghost);
+    let mut added = site.place.etcdctl("test", &ghost);
     for _ in 0..30 {
         // etcd refuses while its members have not been connected for five seconds.
         if added.code == 0 {
             break;
         }
         std::thread::sleep(std::time::Duration::from_secs(1));
-        added = etcdctl(&site, "test", &ghost);
+        added = site.place.etcdctl("test", &ghost);
     }
     let id = added.ends(0).stdout.split_whitespace().nth(1).unwrap().to_owned();
     wants(&site, &versions[0], &versions[1]);
@@ -71,7 +64,7 @@ fn clusters_roll_side_by_side_and_one_that_halts_leaves_the_other_going() {
     let said = run(&["playbook", "halting.yaml"]).ends(3);
     assert!(said.stdout.contains("learner"), "{}", said.stdout);
     assert_eq!((members_of(&site, "prod", &versions[1]), members_of(&site, "test", &versions[0])), (3, 3));
-    etcdctl(&site, "test", &["member", "remove", &id]).ends(0);
+    site.place.etcdctl("test", &["member", "remove", &id]).ends(0);
     site.place.folder.run(&["resume"]).ends(0);
     assert_eq!(members_of(&site, "test", &versions[1]), 3);
     let (prod, test) = (started(&site, 0), started(&site, 1));
