@@ -15,11 +15,13 @@ mod quorum;
 mod request;
 mod situation;
 mod texts;
+mod told;
 
-pub(crate) use adopt::{Adoption, Newcomer, Server, Told, Url, is_address, places};
+pub(crate) use adopt::{Adoption, Newcomer, Server, is_address};
 pub(crate) use change::{Change, Edited, Listing};
 pub(crate) use drain::{Candidate, Departure, departures};
 pub(crate) use quorum::{Step, arithmetic};
 pub(crate) use request::{Refusal, Request, Verb};
 pub(crate) use situation::{Condition, Situation};
 pub(crate) use texts::{NewMember, Texts, next_name, pin};
+pub(crate) use told::{Told, Url, places};
