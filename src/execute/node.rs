@@ -331,6 +331,11 @@ impl NodeRun {
     async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
         let Built { effects, action, check_mode } = built;
         let watched = self.watched(&effects, self.target(scope)?, check_mode);
+        if watched.is_some()
+            && let Some(outcome) = self.as_it_should_be(scope, &action, &effects).await?
+        {
+            return Ok(outcome);
+        }
         let _vigil =
             self.context.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
@@ -344,6 +349,23 @@ impl NodeRun {
             self.meet_guest(outcome).await;
         }
         if watch.is_some() { result.map_err(|trouble| self.out_of_sight(trouble)) } else { result }
+    }
+
+    /// Looks before anybody waits for a turn: most of what may disrupt a member has nothing to do. Nobody can look with a
+    /// raw command, and what only the operator does is not for a host to foresee.
+    async fn as_it_should_be(
+        &self,
+        scope: &Scope,
+        action: &Action,
+        effects: &Effects,
+    ) -> Result<Option<Outcome>, Trouble> {
+        let Action::Remote(payload) = action else { return Ok(None) };
+        if effects.opaque {
+            return Ok(None);
+        }
+        let session = Session { fenced: false, ..self.session(scope)? };
+        let outcome = self.on_target(&session, payload.clone(), effects, true).await?;
+        Ok((!outcome.failed && !outcome.changed && !outcome.unknown).then_some(outcome))
     }
 
     async fn do_it(

@@ -81,7 +81,16 @@ fn a_module_that_may_disrupt_is_watched_too() {
         let unit = "printf '[Unit]\\nConflicts=etcd.service\\n[Service]\\nExecStart=/bin/sleep 1000\\n' >/etc/systemd/system/rival.service; systemctl daemon-reload";
         host.run(&["sh", "-c", unit]).unwrap();
     }
+    // What is as it should be takes nobody's turn: it only looks, and so intends nothing.
+    let intents = || {
+        let runs = site.place.folder.path(".etcdrun/runs");
+        let last = std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
+        std::fs::read_to_string(last.join("journal")).unwrap().matches("\"intent\"").count()
+    };
+    play(&site, "service: { name: etcd, state: started }", "", "").ends(0);
+    assert_eq!(intents(), 0);
     let said = play(&site, "service: { name: rival, state: started }", "", "").ends(3);
+    assert!(intents() > 0);
     assert!(said.stdout.contains("etcd.service was stopped or restarted by this"), "{}", said.stdout);
     assert_eq!(starts(&site).iter().filter(|state| !state.contains("=active")).count(), 1, "{}", said.stdout);
     // A job that nobody waits for could not be watched.

@@ -63,7 +63,8 @@ pub(super) fn nothing_is_lost(site: &Site, written: &Written) {
     let Written { acknowledged, errors, longest, slowest, lasted, gaps } = written;
     let (writes, retries) = (acknowledged.len(), errors.len());
     println!(
-        "{writes} writes in {lasted:?}, {retries} retries, longest gap {longest:?}, slowest {slowest:?}, {gaps:?}"
+        "{writes} writes in {lasted:?}, {retries} retries, longest gap {longest:?}, slowest {slowest:?}, {:?}",
+        gaps.iter().take(10).collect::<Vec<_>>()
     );
 }
 
