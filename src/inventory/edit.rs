@@ -4,6 +4,8 @@
 //! of members gives away the one that changes. What cannot be edited with certainty (aliases, encrypted values, names with
 //! several ranges) is refused; whoever asks shows the person what to write instead.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::range::{NodeSet, fill};
@@ -41,6 +43,22 @@ pub fn apply(text: &str, edits: &[Edit]) -> Option<String> {
     }
     out += text.get(at..)?;
     Some(out)
+}
+
+/// Where a file describes a cluster: from its name to the end of its last line, or of its braces. Nothing if that cannot be told,
+/// as with an alias.
+pub fn cluster_entry(text: &str, cluster: &str) -> Option<Range<usize>> {
+    let mut sources = Sources::default();
+    let file = sources.add("inventory", text);
+    let root = parse(&sources, file, &mut Diagnostics::default())?;
+    let (key, node) = root.as_map()?.get("clusters")?.as_map()?.entry(cluster)?;
+    let (start, value) = (key.span.start as usize, node.span.start as usize);
+    if value < key.span.end as usize {
+        return None;
+    }
+    let end = node.span.end as usize;
+    let is_flow = text.get(value..)?.starts_with('{');
+    Some(start..if is_flow { end } else { (line_end(text, end) + 1).min(text.len()) })
 }
 
 /// Where a file describes a member, and how.

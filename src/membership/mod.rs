@@ -19,7 +19,7 @@ mod told;
 
 pub(crate) use adopt::{Adoption, Newcomer, Server, is_address};
 pub(crate) use change::{Change, Edited, Listing};
-pub(crate) use drain::{Candidate, Departure, departures};
+pub(crate) use drain::{Candidate, Departure, Load, departures, rounds};
 pub(crate) use quorum::{Step, arithmetic};
 pub(crate) use request::{Refusal, Request, Verb};
 pub(crate) use situation::{Condition, Situation};

@@ -145,11 +145,6 @@ impl Texts {
         }
         Ok(self)
     }
-
-    /// From what is there to what is to be.
-    pub fn edit(&self) -> Option<Edit> {
-        difference(&self.original, &self.after)
-    }
 }
 
 /// What must be written down of a member's interfaces and hypervisor.
@@ -188,7 +183,7 @@ fn remove(text: &str, cluster: &str, old: &str) -> Result<String, Refusal> {
 }
 
 /// The one place at which two texts differ.
-fn difference(before: &str, after: &str) -> Option<Edit> {
+pub(super) fn difference(before: &str, after: &str) -> Option<Edit> {
     if before == after {
         return None;
     }
@@ -245,7 +240,8 @@ mod tests {
         let line = "      d: { address: 10.0.0.4 }\n      c:";
         assert_eq!(texts.during, PLAIN.replace("      c:", line));
         assert_eq!(texts.after, texts.during.replace("      b: { address: 10.0.0.2 } # old\n", ""));
-        assert_eq!(apply(PLAIN, &[texts.edit().unwrap()]).unwrap(), texts.after);
+        let edit = difference(PLAIN, &texts.after).unwrap();
+        assert_eq!(apply(PLAIN, &[edit]).unwrap(), texts.after);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Hypervisors that were emptied, and who lived there: `.etcdrun/drained.json`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, DirBuilder},
     io,
     os::unix::fs::DirBuilderExt,
@@ -17,6 +17,9 @@ use super::{StateError, StateFolder, write_private};
 pub struct Drained {
     /// By hypervisor, the members that went, under the names that they have now.
     hypervisors: BTreeMap<String, Vec<Gone>>,
+    /// Those of them that take members again, although not all are back.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    open: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,19 +55,36 @@ impl Drained {
     }
 
     pub fn has(&self, hypervisor: &str) -> bool {
-        self.hypervisors.contains_key(hypervisor)
+        self.hypervisors.contains_key(hypervisor) && !self.open.contains(hypervisor)
     }
 
     pub fn mark(&mut self, hypervisor: &str) {
+        self.open.remove(hypervisor);
         self.hypervisors.entry(hypervisor.to_owned()).or_default();
     }
 
     pub fn note(&mut self, hypervisor: &str, gone: Gone) {
-        self.hypervisors.entry(hypervisor.to_owned()).or_default().push(gone);
+        let all = self.hypervisors.entry(hypervisor.to_owned()).or_default();
+        if !all.contains(&gone) {
+            all.push(gone);
+        }
     }
 
-    /// Who lived there, if it was drained; it takes members again.
-    pub fn clear(&mut self, hypervisor: &str) -> Option<Vec<Gone>> {
-        self.hypervisors.remove(hypervisor)
+    /// Does not know of some any more.
+    pub fn forget(&mut self, hypervisor: &str, which: impl Fn(&Gone) -> bool) {
+        self.hypervisors.entry(hypervisor.to_owned()).or_default().retain(|gone| !which(gone));
+    }
+
+    /// It takes members again. Who lived there, if it was drained.
+    pub fn open(&mut self, hypervisor: &str) -> Option<Vec<Gone>> {
+        let gone = self.hypervisors.get(hypervisor).cloned()?;
+        self.open.insert(hypervisor.to_owned());
+        Some(gone)
+    }
+
+    /// Nobody who lived there is missed.
+    pub fn clear(&mut self, hypervisor: &str) {
+        self.hypervisors.remove(hypervisor);
+        self.open.remove(hypervisor);
     }
 }

@@ -4,41 +4,29 @@ mod adopt;
 pub(super) mod facts;
 mod prepare;
 mod show;
-
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+mod site;
 
 use clap::{Args, Subcommand};
-use tokio::time::{Instant, sleep, timeout};
 
+pub(super) use self::{
+    prepare::Prepared,
+    site::{Files, Site},
+};
 use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, RunArgs},
     certs::{find_cluster, the_cluster},
-    input::{Input, Opening},
-    record::state_folder,
-    run::reach,
-    status,
     terminal::confirm,
     verb::Play,
 };
 use crate::{
-    etcd::observe::Observation,
-    execute::Visit,
     inventory::Inventory,
     membership::{Request, Situation, Verb},
-    pki::Store,
-    report::MultiProgress,
-    source::{Opener, Sources, disk},
-    state::{Drained, StateFolder},
+    source::disk,
 };
 
 /// The variables of the playbook, under a name that no file has.
 const VARIABLES: &str = "etcdrun member, its variables.json";
-/// How long a host may take to answer before it counts as one that does not.
-const LIMIT: Duration = Duration::from_secs(30);
-/// How long an election may take.
-const ELECTION: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Args, Debug)]
 pub struct MemberCommand {
@@ -173,41 +161,39 @@ pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliErr
     }
     // What goes on was decided, shown and agreed to when it began.
     if invocation.resumed.is_some() {
-        return play(request.verb, shared, BTreeMap::new(), invocation);
+        return play(request.verb, shared, &[], invocation);
     }
     let mut site = Site::load(shared, invocation)?;
     let cluster = verb.cluster(&site.inventory)?;
-    let situation = site.look(&cluster, request.to.as_deref(), shared, invocation)?;
-    Ok(carry_out(&site, &request, &situation, shared, !shared.yes, invocation)?.0)
+    let situations = site.look(&[(&cluster, request.to.as_deref())], shared, invocation)?;
+    let Some(situation) = situations.first() else { return Ok(Exit::Success) };
+    let prepared = decide(&site, &request, situation, shared, invocation)?;
+    if !shared.run.check && !shared.yes && !confirm("Go on? [y/N] ", "--yes goes on without asking")? {
+        invocation.print("nothing was done\n")?;
+        return Ok(Exit::Interrupted);
+    }
+    play(request.verb, shared, &[prepared], invocation)
 }
 
-/// Decides, shows, asks if that is wanted, and plays. Also tells what the new member is called.
-pub(super) fn carry_out(
+/// Decides, and shows what will be done.
+pub(super) fn decide(
     site: &Site,
     request: &Request,
     situation: &Situation,
     shared: &Shared,
-    ask: bool,
     invocation: &Invocation,
-) -> Result<(Exit, String), CliError> {
+) -> Result<Prepared, CliError> {
     let prepared = prepare::prepare(site, request, situation, shared, invocation)?;
     if !invocation.json {
         invocation.print(&show::plan(&prepared, request, situation))?;
     }
-    if !shared.run.check && ask && !confirm("Go on? [y/N] ", "--yes goes on without asking")? {
-        invocation.print("nothing was done\n")?;
-        return Ok((Exit::Interrupted, String::new()));
-    }
-    Ok((play(request.verb, shared, prepared.files, invocation)?, prepared.change.new))
+    Ok(prepared)
 }
 
-/// Plays the playbook of a verb, as if `files` were what is on the disk.
-pub(super) fn play(
-    verb: Verb,
-    shared: &Shared,
-    files: BTreeMap<PathBuf, Vec<u8>>,
-    invocation: &Invocation,
-) -> Result<Exit, CliError> {
+/// Plays the playbook of a verb for all that was decided, each upon what was decided before it. Nothing is needed for a run that
+/// goes on.
+pub(super) fn play(verb: Verb, shared: &Shared, all: &[Prepared], invocation: &Invocation) -> Result<Exit, CliError> {
+    let files = if invocation.resumed.is_some() { Files::new() } else { prepare::files(all) };
     let play = shared.play(playbook(verb, shared.allow_outage), None, vec![format!("@{VARIABLES}")]);
     let compiled = disk::pretend(files, || play.compile(invocation))?;
     Ok(play.run(compiled, invocation)?.exit(false))
@@ -269,89 +255,5 @@ impl MemberVerb {
             | Self::Restart { name, .. }
             | Self::Move { name, .. } => Ok(facts::member(inventory, name)?.1.to_owned()),
         }
-    }
-}
-
-/// A look at the cluster, as soon as somebody leads it: an election, as after the death of a leader, is over in seconds.
-async fn settled(
-    plan: &status::Plan,
-    visit: &Visit,
-    opener: Option<&Arc<dyn Opener>>,
-) -> (Observation, Vec<(String, String)>) {
-    let start = Instant::now();
-    loop {
-        let (observation, unreachable) = plan.observe(visit, opener).await;
-        let well = observation.members.iter().filter(|seen| seen.is_well()).count();
-        if well > observation.voters().count() / 2 || start.elapsed() >= ELECTION {
-            return (observation, unreachable);
-        }
-        sleep(PAUSE).await;
-    }
-}
-
-/// What the commands work on.
-pub(super) struct Site {
-    pub inventory: Inventory,
-    pub sources: Sources,
-    inventories: Vec<PathBuf>,
-    /// Hypervisors that do not answer, and why.
-    pub silent_hypervisors: BTreeMap<String, String>,
-    /// Hypervisors that take no members for now.
-    pub drained: Drained,
-}
-
-impl Site {
-    pub(super) fn load(shared: &Shared, invocation: &Invocation) -> Result<Self, CliError> {
-        let mut input = Input::new(&shared.inventory.keys, Opening::All, invocation);
-        let inventory = input.inventory(&shared.inventory, invocation);
-        input.check(invocation)?;
-        let Input { sources, inventories, .. } = input;
-        Ok(Self { inventory, sources, inventories, silent_hypervisors: BTreeMap::new(), drained: Drained::default() })
-    }
-
-    pub(super) fn state(&self, shared: &Shared, invocation: &Invocation) -> StateFolder {
-        state_folder(shared.run.state_dir.as_deref(), &self.inventories, invocation)
-    }
-
-    /// Asks every member of the cluster, every hypervisor that one of them is on, and the one that one is to be on.
-    pub(super) fn look(
-        &mut self,
-        cluster: &str,
-        to: Option<&str>,
-        shared: &Shared,
-        invocation: &Invocation,
-    ) -> Result<Situation, CliError> {
-        let state = self.state(shared, invocation);
-        let mut inventory = self.inventory.clone();
-        let (connector, options) = reach(&mut inventory, &shared.connection, &state, MultiProgress::new(), invocation)?;
-        let inventory = Arc::new(inventory);
-        let plan = status::Plan::new(&inventory, cluster, Store::new(state.path(), cluster), LIMIT)?;
-        let visit = Visit::new(inventory.clone(), connector, options);
-        let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
-        let to = to.into_iter().filter_map(|to| inventory.hypervisors().find(|host| host.name.as_str() == to));
-        let mut hypervisors: Vec<_> = members.filter_map(|id| inventory.hypervisor_of(*id)).chain(to).collect();
-        hypervisors.sort_by_key(|host| host.id);
-        hypervisors.dedup_by_key(|host| host.id);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let (seen, silent) = runtime.block_on(async {
-            let asked = hypervisors.iter().map(|host| async {
-                let session = visit.session(host.id);
-                match timeout(LIMIT, session.link.connection()).await {
-                    Ok(Ok(_)) => None,
-                    Ok(Err(error)) => Some((host.name.to_string(), error.to_string())),
-                    Err(_) => Some((host.name.to_string(), format!("no answer within {LIMIT:?}"))),
-                }
-            });
-            let asked = futures_util::future::join_all(asked);
-            let both = tokio::join!(settled(&plan, &visit, self.sources.opener()), asked);
-            // A host that hangs must not keep us.
-            let _ = timeout(Duration::from_secs(2), visit.close()).await;
-            both
-        });
-        runtime.shutdown_background();
-        self.silent_hypervisors = silent.into_iter().flatten().collect();
-        self.drained = Drained::load(&state)?;
-        let (observation, unreachable) = seen;
-        Ok(Situation { cluster: cluster.to_owned(), observation, unreachable })
     }
 }

@@ -1,18 +1,14 @@
 //! From what was asked for, and what was found, to what the playbook is told.
 
 use std::{
-    collections::BTreeMap,
     fs,
     net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use super::{
-    super::{
-        CliError, Invocation,
-        input::{Input, Opening},
-    },
-    Shared, Site, VARIABLES,
+    super::{CliError, Invocation},
+    Files, Shared, Site, VARIABLES,
     facts::{self, Facts},
 };
 use crate::{
@@ -25,13 +21,26 @@ use crate::{
 };
 
 /// What will be done.
-pub(super) struct Prepared {
+pub(in crate::cli) struct Prepared {
     pub change: Change,
     /// Where the new member is.
     pub new_place: String,
     pub notes: Vec<String>,
-    /// What is read in place of what is on the disk.
-    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    /// The files of the inventory, as they are meanwhile.
+    pub files: Files,
+}
+
+/// What the playbook is told of all that it is to do, and reads in place of what is on the disk.
+pub(super) fn files(all: &[Prepared]) -> Files {
+    let changes: ValueMap = all
+        .iter()
+        .map(|it| (it.change.player().to_owned(), serde_json::to_value(&it.change).unwrap_or_default()))
+        .collect();
+    let variables = serde_json::json!({ "changes": changes }).to_string();
+    // Each was prepared upon those before it.
+    let mut files = all.last().map(|last| last.files.clone()).unwrap_or_default();
+    files.insert(PathBuf::from(VARIABLES), variables.into_bytes());
+    files
 }
 
 pub(super) fn prepare(
@@ -82,15 +91,8 @@ impl Draft<'_> {
             None => None,
         };
         let change = self.change(old.as_ref(), new.as_ref(), alive, &texts, &after, &mut notes)?;
-        let mut variables = ValueMap::new();
-        variables.insert("change".into(), serde_json::to_value(&change).unwrap_or_default());
-        if let Some(version) = self.version(&change.via, new.is_some())? {
-            variables.insert("etcd_version".into(), version.into());
-        }
-        let files = BTreeMap::from([
-            (PathBuf::from(VARIABLES), serde_json::Value::Object(variables).to_string().into_bytes()),
-            (texts.path.clone(), texts.during.clone().into_bytes()),
-        ]);
+        let mut files = self.site.files.clone();
+        files.insert(texts.path.clone(), texts.during.clone().into_bytes());
         let new_place = new.map(|new| match new.hypervisor {
             Some(hypervisor) => format!("{} on {hypervisor}", new.ip),
             None => new.ip,
@@ -231,7 +233,10 @@ impl Draft<'_> {
         let like = old.or(members.last()).map(|facts| facts.name.clone()).unwrap_or_default();
         let (host, _) = facts::member(&self.site.inventory, &like)?;
         let path = self.site.sources.path(host.span.file).to_owned();
-        let text = fs::read_to_string(&path).unwrap_or_default();
+        let text = match self.site.files.get(&path) {
+            Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            None => fs::read_to_string(&path).unwrap_or_default(),
+        };
         let is_generated = text != self.site.sources.text(host.span.file);
         let texts = Texts::unchanged(path, text);
         let is_same = old.zip(coming).is_some_and(|(old, coming)| old.name == coming.new.name);
@@ -282,16 +287,8 @@ impl Draft<'_> {
 
     /// The inventory, as if a file of it said this.
     fn load(&self, path: &Path, text: &str) -> Result<Inventory, CliError> {
-        let files = BTreeMap::from([(path.to_owned(), text.as_bytes().to_vec())]);
-        crate::source::disk::pretend(files, || {
-            // Nothing secret is needed, so nobody is asked for a key again.
-            let mut input = Input::new(&self.shared.inventory.keys, Opening::FilesOnly, self.invocation);
-            let inventory = input.inventory(&self.shared.inventory, self.invocation);
-            if input.diagnostics.has_errors() {
-                input.check(self.invocation)?;
-            }
-            Ok(inventory)
-        })
+        let files = Files::from([(path.to_owned(), text.as_bytes().to_vec())]);
+        Ok(self.site.meanwhile(files, self.shared, self.invocation)?.inventory)
     }
 
     fn change(
@@ -341,6 +338,7 @@ impl Draft<'_> {
                 (_, false) if listed => "remove",
                 _ => "add",
             },
+            version: self.version(via, new.is_some())?,
             via: via.to_owned(),
             old_host: ends.old_host,
             old_hypervisor: ends.old_hypervisor,
@@ -357,7 +355,7 @@ impl Draft<'_> {
             well,
             during,
             after: self.after(after, old.filter(|_| !is_same)),
-            inventory: if texts.edit().is_some() { Edited::of(texts) } else { Edited::default() },
+            inventory: Edited::of(texts, cluster),
         })
     }
 
@@ -442,11 +440,11 @@ impl Draft<'_> {
     }
 
     /// A new member runs what the others run, whatever the inventory is about to ask of all of them.
-    fn version(&self, via: &str, comes: bool) -> Result<Option<String>, Refusal> {
+    fn version(&self, via: &str, comes: bool) -> Result<String, Refusal> {
         let view = self.situation.observation.view(via).filter(|_| comes);
-        let Some(version) = view.map(|view| view.version.to_string()) else { return Ok(None) };
+        let Some(version) = view.map(|view| view.version.to_string()) else { return Ok(String::new()) };
         match self.site.inventory.etcd_releases.contains_key(version.as_str()) {
-            true => Ok(Some(version)),
+            true => Ok(version),
             false => Err(Refusal::input(
                 format!("the members run etcd {version}, which `etcd_releases` does not have"),
                 "add it there, with its sha256: a new member runs what the others run",

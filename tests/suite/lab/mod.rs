@@ -4,6 +4,7 @@ mod adopt;
 mod apart;
 mod backup;
 mod certs;
+mod drain;
 mod etcd;
 mod everyday;
 mod faults;

@@ -11,7 +11,7 @@ use super::{
     wrong,
 };
 use crate::{
-    cli::{CliError, member::LIMIT},
+    cli::{CliError, member::site::LIMIT},
     etcd::{
         Credential, MemberClient,
         observe::{View, see},

@@ -22,7 +22,7 @@ use self::{
     way::{Stop, Way, find, leave, stop_at},
     write::Adopted,
 };
-use super::LIMIT;
+use super::site::LIMIT;
 use crate::{
     cli::{
         CliError, Exit, Invocation,

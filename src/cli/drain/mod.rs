@@ -1,0 +1,239 @@
+//! `etcdrun drain HYPERVISOR`: every member on it goes elsewhere, those of different clusters at the same time; `undrain`: they
+//! come back.
+
+mod moves;
+
+use clap::Args;
+
+use self::moves::{Moves, table};
+use super::{
+    CliError, Exit, Invocation,
+    member::{Shared, Site, facts, play},
+    terminal::confirm,
+};
+use crate::{
+    inventory::{Cluster, Inventory},
+    membership::{Candidate, Departure, Load, Verb, departures, rounds},
+    source::Node,
+    state::{Drained, Gone},
+};
+
+/// How many clusters change at the same time, unless it is said.
+const MOST_AT_ONCE: usize = 5;
+
+/// How much happens at the same time.
+#[derive(Args, Debug)]
+struct Pace {
+    /// Move members of so many clusters at the same time [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
+    max_clusters: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Each member is moved as by `etcdrun member move`, a dead one is built anew; to the hypervisor with the fewest members of its\ncluster, by zone and then by hypervisor, among those of the cluster's `placement`. Until `etcdrun undrain`, none goes to this one.\n\nThey go in rounds: members of different clusters at once, of one cluster never. A cluster whose member does not get away is\nleft out of the rounds that follow, and the others go on.\n\nExamples:\n  etcdrun drain hv3\n  etcdrun drain hv3 --reboot      # the guests stay: they stop, the hypervisor boots, they start"
+)]
+pub struct DrainArgs {
+    /// The hypervisor
+    hypervisor: String,
+
+    /// Move nobody: stop the members there safely, boot the hypervisor, and bring them back
+    #[arg(long)]
+    reboot: bool,
+
+    #[command(flatten)]
+    pace: Pace,
+
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  etcdrun undrain hv3             # the members that lived there come back\n  etcdrun undrain hv3 --stay      # they stay where they are"
+)]
+pub struct UndrainArgs {
+    /// The hypervisor
+    hypervisor: String,
+
+    /// Leave the members that lived there where they are
+    #[arg(long)]
+    stay: bool,
+
+    #[command(flatten)]
+    pace: Pace,
+
+    #[command(flatten)]
+    shared: Shared,
+}
+
+pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let (shared, hypervisor) = (&args.shared, args.hypervisor.as_str());
+    if args.reboot {
+        return reboot(hypervisor, shared, invocation);
+    }
+    // What goes on is one of the rounds; whatever is left is for another `drain`.
+    if invocation.resumed.is_some() {
+        let exit = play(Verb::Move, shared, &[], invocation)?;
+        if exit == Exit::Success {
+            say(&format!("that round is over; `etcdrun drain {hypervisor}` goes on, if there are more\n"), invocation)?;
+        }
+        return Ok(exit);
+    }
+    let site = Site::load(shared, invocation)?;
+    facts::hypervisor(&site.inventory, hypervisor)?;
+    let state = site.state(shared, invocation);
+    let mut drained = Drained::load(&state)?;
+    let rounds = args.pace.rounds(leaving(&site, hypervisor, &drained)?);
+    if rounds.is_empty() {
+        invocation.print(&format!("no member lives on {hypervisor}\n"))?;
+    } else if !agree(&format!("{hypervisor}: {}", moves::count(&rounds, "to move")), &rounds, shared, invocation)? {
+        return Ok(Exit::Interrupted);
+    }
+    drained.mark(hypervisor);
+    drained.forget(hypervisor, |gone| !lives(&site.inventory, gone, |_| true));
+    let mut moves = Moves { emptied: Some(hypervisor), drained, state, shared, invocation };
+    moves.keep()?;
+    let exit = moves.all(rounds)?;
+    if shared.run.check {
+        return Ok(exit);
+    }
+    match exit {
+        Exit::Success => {
+            let text = format!("{hypervisor} is empty, and gets no member before `etcdrun undrain {hypervisor}`\n");
+            say(&text, invocation)?;
+        }
+        Exit::Interrupted => {}
+        _ => moves::say_what_is_left(hypervisor, "drain", invocation)?,
+    }
+    Ok(exit)
+}
+
+pub fn undrain(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliError> {
+    let (shared, hypervisor) = (&args.shared, args.hypervisor.as_str());
+    if invocation.resumed.is_some() {
+        return play(Verb::Move, shared, &[], invocation);
+    }
+    let site = Site::load(shared, invocation)?;
+    facts::hypervisor(&site.inventory, hypervisor)?;
+    let state = site.state(shared, invocation);
+    let mut drained = Drained::load(&state)?;
+    let Some(gone) = drained.open(hypervisor) else {
+        invocation.print(&format!("{hypervisor} is not drained\n"))?;
+        return Ok(Exit::Success);
+    };
+    // Who has left its cluster since, or lives there again, has no way to go.
+    let is_elsewhere = |gone: &Gone| lives(&site.inventory, gone, |at| at != hypervisor);
+    let back = gone.into_iter().filter(|gone| !args.stay && is_elsewhere(gone));
+    let back = back.map(|gone| Departure { cluster: gone.cluster, member: gone.member, to: hypervisor.to_owned() });
+    let rounds = args.pace.rounds(back.collect());
+    let heading = format!("{hypervisor} takes members again, and {}", moves::count(&rounds, "to come back"));
+    if !rounds.is_empty() && !agree(&heading, &rounds, shared, invocation)? {
+        return Ok(Exit::Interrupted);
+    }
+    let mut moves = Moves { emptied: None, drained, state, shared, invocation };
+    moves.keep()?;
+    if !shared.run.check {
+        say(&format!("{hypervisor} takes members again\n"), invocation)?;
+    }
+    let exit = moves.all(rounds)?;
+    match exit {
+        // Nobody is missed there any more.
+        Exit::Success => {
+            moves.drained.clear(hypervisor);
+            moves.keep()?;
+        }
+        Exit::Interrupted => {}
+        _ if shared.run.check => {}
+        _ => moves::say_what_is_left(hypervisor, "undrain", invocation)?,
+    }
+    Ok(exit)
+}
+
+impl Pace {
+    fn rounds(&self, all: Vec<Departure>) -> Vec<Vec<Departure>> {
+        let most = self.max_clusters.map_or(MOST_AT_ONCE, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        rounds(all, most)
+    }
+}
+
+/// Whether the member is one of its cluster, on a hypervisor that is meant.
+fn lives(inventory: &Inventory, gone: &Gone, is_meant: impl Fn(&str) -> bool) -> bool {
+    let members = facts::members(inventory, &gone.cluster);
+    let at = members.iter().find(|member| member.name == gone.member).and_then(|member| member.hypervisor.as_deref());
+    at.is_some_and(is_meant)
+}
+
+/// The guests stay where they are, and go down with their hypervisor, once their clusters can spare them.
+fn reboot(hypervisor: &str, shared: &Shared, invocation: &Invocation) -> Result<Exit, CliError> {
+    if invocation.resumed.is_none() {
+        let site = Site::load(shared, invocation)?;
+        facts::hypervisor(&site.inventory, hypervisor)?;
+        let members =
+            site.inventory.clusters().flat_map(|cluster| facts::members(&site.inventory, cluster.name.as_str()));
+        let members: Vec<String> =
+            members.filter(|it| it.hypervisor.as_deref() == Some(hypervisor)).map(|it| it.name).collect();
+        let question = match members.is_empty() {
+            true => format!("{hypervisor} boots; no member lives there. Go on? [y/N] "),
+            false => format!("{} stop, {hypervisor} boots, and they start again. Go on? [y/N] ", members.join(", ")),
+        };
+        if !shared.run.check && !shared.yes && !confirm(&question, "--yes goes on without asking")? {
+            invocation.print("nothing was done\n")?;
+            return Ok(Exit::Interrupted);
+        }
+    }
+    let play = shared.play("hypervisor-reboot.yaml", Some(hypervisor), Vec::new());
+    Ok(play.run(play.compile(invocation)?, invocation)?.exit(false))
+}
+
+/// For a person.
+fn say(text: &str, invocation: &Invocation) -> Result<(), CliError> {
+    if invocation.json { Ok(()) } else { invocation.print(text) }
+}
+
+/// Shows who goes where and when, and asks.
+fn agree(heading: &str, rounds: &[Vec<Departure>], shared: &Shared, invocation: &Invocation) -> Result<bool, CliError> {
+    say(&table(heading, rounds), invocation)?;
+    if shared.run.check || shared.yes || confirm("Go on? [y/N] ", "--yes goes on without asking")? {
+        return Ok(true);
+    }
+    invocation.print("nothing was done\n")?;
+    Ok(false)
+}
+
+/// All that live on a hypervisor, and where they go.
+fn leaving(site: &Site, hypervisor: &str, drained: &Drained) -> Result<Vec<Departure>, CliError> {
+    let mut load = Load::new();
+    for cluster in site.inventory.clusters() {
+        for at in facts::members(&site.inventory, cluster.name.as_str()).into_iter().filter_map(|it| it.hypervisor) {
+            *load.entry(at).or_default() += 1;
+        }
+    }
+    let mut all = Vec::new();
+    for cluster in site.inventory.clusters() {
+        all.extend(of_cluster(site, cluster, hypervisor, drained, &mut load)?);
+    }
+    Ok(all)
+}
+
+fn of_cluster(
+    site: &Site,
+    cluster: &Cluster,
+    leaving: &str,
+    drained: &Drained,
+    load: &mut Load,
+) -> Result<Vec<Departure>, CliError> {
+    let name = cluster.name.as_str();
+    let members = facts::members(&site.inventory, name).into_iter();
+    let members: Vec<(String, String)> = members.filter_map(|member| Some((member.name, member.hypervisor?))).collect();
+    let chosen = cluster.sections.get("placement").and_then(Node::as_map).and_then(|map| map.get("hypervisors"));
+    let chosen: Option<Vec<&str>> = chosen.map(|node| match node.as_seq() {
+        Some(list) => list.iter().filter_map(Node::as_str).collect(),
+        None => node.as_str().into_iter().collect(),
+    });
+    let is_candidate = |host: &str| chosen.as_ref().is_none_or(|chosen| chosen.contains(&host)) && !drained.has(host);
+    let hypervisors = site.inventory.hypervisors().filter(|host| is_candidate(host.name.as_str()));
+    let candidates: Vec<Candidate> =
+        hypervisors.map(|host| Candidate { name: host.name.to_string(), zone: host.zone.clone() }).collect();
+    Ok(departures(name, &members, leaving, &candidates, load)?)
+}
