@@ -42,18 +42,8 @@ get() {
     curl --silent --fail --max-time 3 --cacert "$CACERT" --cert "$CERT" --key "$CERT_KEY" "https://${address[$1]}:2379$2"
 }
 
-# until_holds SECONDS COMMAND...: again and again, until it goes well.
-until_holds() {
-    local end=$((SECONDS + $1))
-    shift
-    while ! "$@"; do
-        if [ "$SECONDS" -ge "$end" ]; then
-            echo "not in time: $*" >&2
-            return 1
-        fi
-        sleep 0.1
-    done
-}
+# shellcheck source=tests/bench/peers/wait.sh
+. "$(dirname "$0")/wait.sh"
 
 # The new server beside the old one, on all members at once, and it is what it should be.
 bring() {

@@ -47,18 +47,8 @@ hang_up() {
 }
 trap hang_up EXIT
 
-# until_holds SECONDS COMMAND...: again and again, until it goes well.
-until_holds() {
-    local end=$((SECONDS + $1))
-    shift
-    while ! "$@"; do
-        if [ "$SECONDS" -ge "$end" ]; then
-            echo "not in time: $*" >&2
-            return 1
-        fi
-        sleep 0.2
-    done
-}
+# shellcheck source=tests/bench/peers/wait.sh
+. "$(dirname "$0")/wait.sh"
 
 # each FUNCTION: for all members at once.
 each() {
