@@ -30,7 +30,7 @@ test: setup lint lab ## install what is missing, then run all checks and tests
 test-lab: lab ## run the tests in the lab whose names match FILTER
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked -E 'test(/^lab::/) and test(/$(FILTER)/)'
 
-test-long: setup lab ## run what takes too long for each change: the lives of clusters in emulated guests
+test-long: setup lab ## run what takes too long for each change: the lives of clusters in emulated guests, kills at every step
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 
 lint: ## rustfmt, clippy and shellcheck
