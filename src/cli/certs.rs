@@ -144,6 +144,7 @@ pub(super) struct Row {
     cluster: String,
     kind: &'static str,
     name: String,
+    serial: String,
     not_after: Timestamp,
     /// What there is to say of it.
     pub note: Option<String>,
@@ -152,7 +153,7 @@ pub(super) struct Row {
 impl Row {
     /// Whether both are about the same certificate.
     pub fn is_like(&self, other: &Self) -> bool {
-        let key = |row: &Self| (row.cluster.clone(), row.kind, row.name.clone(), row.not_after);
+        let key = |row: &Self| (row.cluster.clone(), row.kind, row.name.clone(), row.serial.clone());
         key(self) == key(other)
     }
 }
@@ -170,8 +171,8 @@ impl Holders {
         Self { cluster: cluster.to_owned(), members }
     }
 
-    fn row(&self, kind: &'static str, name: &str, not_after: Timestamp) -> Row {
-        Row { cluster: self.cluster.clone(), kind, name: name.to_owned(), not_after, note: None }
+    fn row(&self, kind: &'static str, name: &str, serial: String, not_after: Timestamp) -> Row {
+        Row { cluster: self.cluster.clone(), kind, name: name.to_owned(), serial, not_after, note: None }
     }
 
     pub fn rows(&self, state: &Path) -> Result<Vec<Row>, CliError> {
@@ -181,12 +182,13 @@ impl Holders {
             if let Some(issued) = store.issued(name).map_err(failed)?
                 && let Ok(not_after) = issued.not_after.parse()
             {
-                rows.push(self.row("member", name, not_after));
+                rows.push(self.row("member", name, issued.serial, not_after));
             }
         }
         for user in store.users().map_err(failed)?.into_iter().filter(|user| user != STRANGER) {
             if let Some((pem, _)) = store.client(&user).map_err(failed)? {
-                rows.push(self.row("user", &user, Certificate::parse(&pem).map_err(failed)?.not_after));
+                let Certificate { serial, not_after, .. } = Certificate::parse(&pem).map_err(failed)?;
+                rows.push(self.row("user", &user, serial, not_after));
             }
         }
         Ok(rows)
@@ -196,7 +198,7 @@ impl Holders {
     fn authorities(&self, store: &Store) -> Result<Vec<Row>, PkiError> {
         let row = |pem: &str, note: Option<String>| -> Result<Row, PkiError> {
             let authority = Certificate::parse(pem)?;
-            Ok(Row { note, ..self.row("authority", &authority.common_name, authority.not_after) })
+            Ok(Row { note, ..self.row("authority", &authority.common_name, authority.serial, authority.not_after) })
         };
         if let Some(rotation) = store.rotation()? {
             let complete = if rotation.complete { ", complete" } else { "" };

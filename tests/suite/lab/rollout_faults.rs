@@ -27,7 +27,7 @@ const HELD: &str = r#"
   rollout: { strategy: etcd, upgrade: true, timeout: 20s }
   pre_tasks:
     - { name: Here, copy: { content: "", dest: "DIR/at-{{ inventory_hostname }}" }, delegate_to: localhost, become: false }
-    - { name: Held, wait_for: { path: DIR/go, timeout: 300, sleep: 1 }, delegate_to: localhost, become: false }
+    - { name: Held, wait_for: { path: DIR/go, timeout: 60, sleep: 1 }, delegate_to: localhost, become: false }
   roles: [etcd]
 "#;
 
