@@ -359,7 +359,7 @@ fn wherever_the_operator_is_killed_a_round_goes_on() {
 }
 
 #[test]
-#[ignore = "takes many minutes: it is killed once in every few records of the journal"]
+#[ignore = "takes many minutes: make test-long"]
 fn wherever_the_operator_is_killed_a_round_goes_on_from_each_node() {
     let estate = Estate::new();
     // A process that goes on writes one record before it does anything.
