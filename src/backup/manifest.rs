@@ -46,6 +46,18 @@ pub(crate) struct Hash {
     pub compact_revision: i64,
 }
 
+impl Hash {
+    pub fn equals(&self, found: u32) -> Result<(), String> {
+        let Self { hash, revision, .. } = self;
+        match found == *hash {
+            true => Ok(()),
+            false => {
+                Err(format!("at revision {revision} its hash is {found}, and it was {hash} when the backup was taken"))
+            }
+        }
+    }
+}
+
 /// What the names of a backup begin with.
 pub(crate) fn stem(cluster: &str, revision: i64, taken: Timestamp) -> String {
     format!("{cluster}-r{revision}-{}", taken.strftime("%Y%m%dT%H%M%SZ"))

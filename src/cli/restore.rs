@@ -8,7 +8,7 @@ use super::{
     CliError, Exit, Invocation,
     backup::{BucketArgs, Shelf, absolute, runtime},
     certs::find_cluster,
-    verb::{VerbArgs, confirm, known, play},
+    verb::{Known, VerbArgs, confirm, known, play},
 };
 use crate::{
     backup::{Manifest, Place, newest},
@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All members get the same data, as a new cluster that no old member can join. Certificates, users and settings stay. What\nwas there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill"
+    after_help = "All members get the same data, as a new cluster that no old member can join. Certificates, users and settings stay. What\nwas there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill\n  etcdrun restore prod --drill --into rehearsal"
 )]
 pub struct RestoreArgs {
     /// The cluster
@@ -58,6 +58,10 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "MEMBER", requires = "drill")]
     on: Option<String>,
 
+    /// Drill on a cluster of the inventory that does not exist: it is made, restored into, compared, and destroyed
+    #[arg(long, value_name = "CLUSTER", requires = "drill", conflicts_with = "on")]
+    into: Option<String>,
+
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -91,11 +95,21 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
     set("restore_bump_revision", args.bump_revision.map(Value::from));
     set("restore_at", args.at.clone().map(Value::from));
     set("restore_which", args.backup.clone().map(Value::from));
-    let drilled = drilled_on(args, &members)?;
+    let (playbook, hosts) = match &args.into {
+        Some(into) => {
+            is_another(args, into, &known)?;
+            // The revisions of the backup stay, so that its hash can be compared.
+            set("restore_bump_revision", Some(0.into()));
+            set("restore_backup_of", Some(args.backup_of.as_ref().unwrap_or(&args.cluster).clone().into()));
+            set("restore_shelf_of", Some(args.cluster.clone().into()));
+            set("destroy_confirm", Some(into.clone().into()));
+            ("restore-into.yaml", into.as_str())
+        }
+        None if args.drill => ("restore-drill.yaml", drilled_on(args, &members)?),
+        None => ("restore.yaml", args.cluster.as_str()),
+    };
     // What goes on was found and agreed to when it began.
     if invocation.resumed.is_some() {
-        let (playbook, hosts) =
-            if args.drill { ("restore-drill.yaml", drilled) } else { ("restore.yaml", args.cluster.as_str()) };
         return play(playbook, hosts, &vars, &args.args, invocation);
     }
     let shelf = Shelf::open(known, &args.cluster, args.from.as_deref(), &args.bucket)?;
@@ -110,7 +124,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
         }
     };
     if args.drill {
-        return play("restore-drill.yaml", drilled, &vars, &args.args, invocation);
+        return play(playbook, hosts, &vars, &args.args, invocation);
     }
     let question = format!(
         "Restore {} from {described}, on {}? What they have now is set aside.",
@@ -118,7 +132,20 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
         members.join(", ")
     );
     confirm(&question, args.yes, args.args.run.check, invocation)?;
-    play("restore.yaml", &args.cluster, &vars, &args.args, invocation)
+    play(playbook, hosts, &vars, &args.args, invocation)
+}
+
+/// The cluster that a drill makes and destroys is in the inventory too, and it is not the one whose backup it is.
+fn is_another(args: &RestoreArgs, into: &str, known: &Known) -> Result<(), CliError> {
+    find_cluster(&known.inventory, into)?;
+    if into == args.cluster {
+        let help = "write another cluster into the inventory, with machines or guests of its own";
+        return Err(CliError::usage_with_help(
+            format!("`{into}` is the cluster itself, and a drill destroys what it was made on"),
+            Some(help.into()),
+        ));
+    }
+    Ok(())
 }
 
 /// The member that a drill is on: the one that was named, or the last.

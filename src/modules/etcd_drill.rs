@@ -62,7 +62,7 @@ impl Restore {
         let member = member.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
         let new = NewCluster::new([(name.to_owned(), peer_url())], token);
         let (sha256, size, revision) = self.make(context, source, here, &new).await?;
-        let prepared = Prepared { token: token.to_owned(), sha256, size, revision };
+        let prepared = Prepared { token: token.to_owned(), sha256, size, revision, expected: None };
         let files = new.files(name).ok_or_else(|| ActionError::Failed(format!("`{name}` is no member")))?;
         let sent = done(self.send(context, &prepared, here, &files).await?)?;
         let there = sent.data.get("folder").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -96,13 +96,6 @@ async fn compare(
         return Ok(format!("{served}; it has no hash to be compared with"));
     };
     let found = hash(client, expected.revision).await.map_err(|error| ActionError::Failed(error.to_string()))?;
-    match found == expected.hash {
-        true => Ok(format!("{served}, with the same hash {found} as then")),
-        false => Err(ActionError::Failed(format!(
-            "{}: at revision {} its hash is {found}, and it was {} when the backup was taken",
-            source.describe(),
-            expected.revision,
-            expected.hash
-        ))),
-    }
+    expected.equals(found).map_err(|why| ActionError::Failed(format!("{}: {why}", source.describe())))?;
+    Ok(format!("{served}, with the same hash {found} as then"))
 }

@@ -213,6 +213,21 @@ pub(super) struct Prepared {
     pub(super) sha256: String,
     pub(super) size: u64,
     pub(super) revision: i64,
+    /// What etcd calculated of the same data when the backup was taken, where revisions stay as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) expected: Option<Hash>,
+}
+
+impl Prepared {
+    const FILE: &str = "prepared.json";
+
+    fn of(folder: &Path) -> io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(folder.join(Self::FILE))?)?)
+    }
+
+    fn keep(&self, folder: &Path) -> io::Result<()> {
+        fs::write(folder.join(Self::FILE), serde_json::to_vec(self)?)
+    }
 }
 
 #[async_trait]
@@ -275,9 +290,9 @@ impl Restore {
             let _ = fs::remove_dir_all(&folder);
         }
         let (sha256, size, revision) = made?;
-        let prepared = Prepared { token: token.clone(), sha256, size, revision };
-        let text = serde_json::to_vec(&prepared).unwrap_or_default();
-        fs::write(folder.join("prepared.json"), text).map_err(io_failed)?;
+        let expected = source.hash().filter(|_| self.module.bump_revision == 0).cloned();
+        let prepared = Prepared { token: token.clone(), sha256, size, revision, expected };
+        prepared.keep(&folder).map_err(io_failed)?;
         let msg = format!("{described}, {}; it begins with revision {revision}", ByteSize(size));
         Ok(Outcome { msg, ..Outcome::changed() }
             .with("token", token)
@@ -426,9 +441,7 @@ impl Restore {
         let gone = |error: io::Error| {
             ActionError::Failed(format!("{} is not there any more ({error}); restore again", folder.display()))
         };
-        let prepared = fs::read(folder.join("prepared.json")).map_err(gone)?;
-        let prepared: Prepared =
-            serde_json::from_slice(&prepared).map_err(|error| ActionError::Failed(error.to_string()))?;
+        let prepared = Prepared::of(&folder).map_err(gone)?;
         let name = self.module.name.as_deref().unwrap_or_default();
         let files = self.cluster(token).files(name);
         let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
@@ -510,12 +523,21 @@ impl Restore {
         if found.windows(2).any(|pair| pair[0].1 != pair[1].1) {
             return Err(ActionError::Failed(format!("the members differ: {found:?}")));
         }
+        // Who looks again, because the first look was broken off, finds it gone.
+        let prepared = self.module.token.as_ref().and_then(|token| Prepared::of(&folder(&context.state, token)).ok());
+        let expected = prepared.and_then(|prepared| prepared.expected);
+        if let (Some(expected), Some(client)) = (&expected, clients.first()) {
+            let found =
+                hash(client, expected.revision).await.map_err(|error| ActionError::Failed(error.to_string()))?;
+            expected.equals(found).map_err(ActionError::Failed)?;
+        }
         if let Some(token) = &self.module.token {
             // It is a copy of everything that the cluster holds.
             let _ = fs::remove_dir_all(folder(&context.state, token));
         }
         let hash = found.first().map_or(0, |(_, hash)| *hash);
-        Ok(Outcome { msg: format!("revision {revision}, hash {hash} on all"), ..Outcome::ok() }
+        let as_then = if expected.is_some() { ", as when the backup was taken" } else { "" };
+        Ok(Outcome { msg: format!("revision {revision}, hash {hash} on all{as_then}"), ..Outcome::ok() }
             .with("revision", revision)
             .with("hash", hash))
     }

@@ -241,3 +241,55 @@ fn a_drill_starts_a_server_on_a_backup_and_leaves_nothing() {
         assert_eq!(get(&site, "later"), "stays");
     }
 }
+
+/// The first member is the cluster; the others are machines for a drill.
+fn with_machines_for_a_drill() -> Site {
+    let mut site = Site::new(3, "3.6", PLAIN);
+    let text = site.place.folder.read("inventory.yaml");
+    let spare = text.find(&format!("      {}:", site.names[1])).unwrap();
+    let version = text.lines().find(|line| line.starts_with("    etcd: ")).unwrap();
+    let (prod, spare) = text.split_at(spare);
+    site.place.folder.write("inventory.yaml", &format!("{prod}  rehearsal:\n{version}\n    members:\n{spare}"));
+    site.forget(1);
+    site
+}
+
+#[test]
+fn a_drill_makes_a_cluster_of_a_backup_and_takes_it_away_again() {
+    let site = with_machines_for_a_drill();
+    site.play(&["--limit", "prod"]).ends(0);
+    (0..20).for_each(|number| put(&site, &format!("key-{number}"), "value"));
+    backup(&site, &[]).ends(0);
+    let words = ["restore", "prod", "--from", "file:backups", "--drill", "--into", "rehearsal", "-i", "inventory.yaml"];
+    let drill = || site.place.folder.run(&words);
+    let spare = &site.place.hosts[1..];
+    let look = "ls -A /var/lib/etcd /etc/etcd 2> /dev/null; systemctl is-active etcd; true";
+    let state = || -> Vec<String> { spare.iter().map(|host| host.run(&["sh", "-c", look]).unwrap()).collect() };
+    let known = || (names(&site, ".etcdrun/clusters"), names(&site, ".etcdrun/pki"), names(&site, ".etcdrun/restore"));
+    let (before, known_before) = (state(), known());
+    says(&drill().ends(0), "as when the backup was taken");
+    assert_eq!((state(), known()), (before.clone(), known_before.clone()));
+    // It goes on where a killed one was, and ends as if nothing had been.
+    let mut running = site.place.folder.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while spare[1].run(&["systemctl", "is-active", "etcd"]).is_err() {
+        assert!(running.try_wait().unwrap().is_none());
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    says(&drill().ends(1), "resume");
+    site.place.folder.run(&["resume"]).ends(0);
+    assert_eq!((state(), known()), (before, known_before));
+    // What is not what it says is not destroyed before somebody has looked, and no drill takes it for its own.
+    let name = names(&site, "backups").into_iter().find(|name| name.ends_with(".json")).unwrap();
+    let whole = site.place.folder.read(&format!("backups/{name}"));
+    let mut text: Value = serde_json::from_str(&whole).unwrap();
+    text["hash"]["hash"] = 1.into();
+    site.place.folder.write(&format!("backups/{name}"), &text.to_string());
+    says(&drill().ends(2), "and it was 1 when the backup was taken");
+    site.place.folder.write(&format!("backups/{name}"), &whole);
+    says(&drill().ends(2), "etcdrun destroy rehearsal");
+    spare.iter().for_each(|host| drop(host.run(&["systemctl", "is-active", "etcd"]).unwrap()));
+    let itself = ["restore", "prod", "--from", "file:backups", "--drill", "--into", "prod", "-i", "inventory.yaml"];
+    says(&site.place.folder.run(&itself).ends(5), "is the cluster itself");
+    site.is_served_by_all();
+}
