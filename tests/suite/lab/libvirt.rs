@@ -1,4 +1,4 @@
-//! The modules that speak to libvirt, on a real one. Nothing is booted here.
+//! The modules that speak to libvirt, on a real one. No guest here has anything to boot.
 
 use etcdrun_lab::Kind;
 use serde_json::Value;
@@ -125,6 +125,54 @@ fn what_differs_is_changed_or_said() {
     let said = play(&place, &["-e", "network=nowhere", "-e", "size=3GiB"]).ends(2);
     let msg = data(&said, "libvirt_domain")["msg"].as_str().unwrap().to_owned();
     assert!(msg.contains("there is no network nowhere") && msg.contains("default, inner"), "{msg}");
+}
+
+/// A guest that runs, with nothing to boot.
+const RUNNING: &str = r#"
+- hosts: hypervisors
+  vars: { network: default, more_disks: [], more_interfaces: [] }
+  tasks:
+    - libvirt_pool: { name: etcd, path: /var/lib/libvirt/etcd }
+    - libvirt_network: { name: inner, bridge: inner0, address: 192.168.150.1/24 }
+    - libvirt_volume: { pool: etcd, name: "{{ item }}", size: 8MiB, format: raw }
+      loop: [first.raw, second.raw]
+    - libvirt_domain:
+        name: g
+        state: running
+        vcpus: 1
+        memory: 64MiB
+        disks: "{{ [{'pool': 'etcd', 'volume': 'first.raw'}] + more_disks }}"
+        interfaces: "{{ [{'network': network}] + more_interfaces }}"
+"#;
+
+#[test]
+fn a_guest_that_runs_gets_devices_at_once() {
+    let place = Place::new(Kind::Hypervisor, 1);
+    place.folder.write("guest.yaml", RUNNING);
+    play(&place, &[]).ends(0);
+    let id = || virsh(&place, &["domid", "g"]);
+    let before = id();
+    let more = r#"{"network": "inner", "more_disks": [{"pool": "etcd", "volume": "second.raw", "serial": "second"}], "more_interfaces": [{"bridge": "br0"}]}"#;
+    assert_eq!(changed(&play(&place, &["--check", "-e", more]).ends(0)), ["libvirt_domain"]);
+    assert!(!virsh(&place, &["domblklist", "g"]).contains("second.raw"), "check mode changes nothing");
+
+    let said = play(&place, &["-e", more]).ends(0);
+    assert_eq!(changed(&said), ["libvirt_domain"]);
+    for definition in [&["domblklist", "g"][..], &["domblklist", "g", "--inactive"]] {
+        assert!(virsh(&place, definition).contains("second.raw"), "{definition:?}");
+    }
+    for definition in [&["domiflist", "g"][..], &["domiflist", "g", "--inactive"]] {
+        let interfaces = virsh(&place, definition);
+        assert!(interfaces.contains("inner") && interfaces.contains("br0"), "{interfaces}");
+        assert!(!interfaces.contains("default"), "{interfaces}");
+    }
+    assert_eq!(changed(&play(&place, &["-e", more]).ends(0)), [""; 0]);
+
+    // What it has is not taken from it while it runs.
+    let said = play(&place, &[]).ends(0);
+    assert!(data(&said, "libvirt_domain")["data"]["reason"].to_string().contains("disk vdb"), "{}", said.stdout);
+    assert!(virsh(&place, &["domblklist", "g"]).contains("second.raw"));
+    assert_eq!(id(), before, "it was never restarted");
 }
 
 #[test]
