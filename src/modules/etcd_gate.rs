@@ -18,7 +18,8 @@ use crate::{
     etcd::{
         observe::{Observation, observe},
         rules::{
-            Answer, Consent, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step, Verdict, judge,
+            Answer, Consent, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step, Verdict,
+            judge,
         },
         snapshot,
     },
@@ -264,6 +265,13 @@ const HOPELESS: &[&str] = &[
     "disk-room",
     "members-unchanged",
 ];
+/// A clock that is wrong after a boot is set within this time, or nobody sets it.
+const CLOCKS_ARE_SET: Duration = Duration::from_secs(30);
+
+fn is_hopeless(finding: &Finding, waited: Duration) -> bool {
+    let is_late = finding.rule == "clock" && waited >= CLOCKS_ARE_SET;
+    is_late || HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. })
+}
 
 #[async_trait]
 impl EngineAction for Wait {
@@ -299,9 +307,7 @@ impl EngineAction for Wait {
             if verdict.holds() {
                 return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
             }
-            let hopeless = verdict
-                .against()
-                .any(|finding| HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. }));
+            let hopeless = verdict.against().any(|finding| is_hopeless(finding, start.elapsed()));
             let is_over = start.elapsed() >= timeout.0;
             let is_due = is_over || start.elapsed() >= next_look;
             let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };
