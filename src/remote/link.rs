@@ -52,7 +52,9 @@ pub struct LinkOptions {
 pub struct Link {
     route: Route,
     pub(super) options: LinkOptions,
-    state: Mutex<State>,
+    state: std::sync::Mutex<State>,
+    /// Held by who connects or disconnects.
+    connecting: Mutex<()>,
     /// Attempts to connect that have come to an end.
     attempts: AtomicU64,
     execs: AtomicU64,
@@ -102,7 +104,8 @@ impl Link {
         Arc::new(Self {
             route,
             options,
-            state: Mutex::default(),
+            state: std::sync::Mutex::default(),
+            connecting: Mutex::default(),
             attempts: AtomicU64::new(0),
             execs: AtomicU64::new(0),
             shells: Shells::default(),
@@ -140,56 +143,75 @@ impl Link {
         self.execs.load(Ordering::SeqCst)
     }
 
-    pub async fn is_connected(&self) -> bool {
-        self.state.lock().await.connection.as_ref().is_some_and(|connection| !connection.is_closed())
+    pub fn is_connected(&self) -> bool {
+        self.connected().is_some()
+    }
+
+    fn connected(&self) -> Option<Connection> {
+        self.state().connection.as_ref().filter(|connection| !connection.is_closed()).cloned()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection. Makes one if there is none; callers that come meanwhile share the attempt.
-    pub async fn connection(&self) -> Result<Connection, RemoteError> {
+    ///
+    /// It is made in a task of its own: who asks may stop asking without going away, as etcd's clients do with a connection that
+    /// took too long, and whoever waits for the same one would wait for ever.
+    pub async fn connection(self: &Arc<Self>) -> Result<Connection, RemoteError> {
+        if let Some(connection) = self.connected() {
+            return Ok(connection);
+        }
+        let (link, seen) = (self.clone(), self.attempts.load(Ordering::SeqCst));
+        let attempt = tokio::spawn(async move { link.connect(seen).await }).await;
+        attempt.unwrap_or_else(|error| Err(RemoteError::Unreachable(error.to_string().into())))
+    }
+
+    async fn connect(&self, seen: u64) -> Result<Connection, RemoteError> {
         let Route::Ssh { connector, endpoint } = &self.route else {
             return Err(RemoteError::Unreachable("this machine is not reached over SSH".into()));
         };
-        let seen = self.attempts.load(Ordering::SeqCst);
-        let mut state = self.state.lock().await;
-        if let Some(connection) = state.connection.as_ref().filter(|connection| !connection.is_closed()) {
-            return Ok(connection.clone());
+        let _alone = self.connecting.lock().await;
+        if let Some(connection) = self.connected() {
+            return Ok(connection);
         }
         // An attempt that failed while we waited for it is our answer too.
-        if let Some((_, error)) = state.failure.as_ref().filter(|(attempt, _)| *attempt > seen) {
+        if let Some((_, error)) = self.state().failure.as_ref().filter(|(attempt, _)| *attempt > seen) {
             return Err(unreachable(error));
         }
         let connected = connector.connect(endpoint).await;
         let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
-        match connected {
-            Ok(connection) => {
-                *state = State { connection: Some(connection.clone()), failure: None };
-                Ok(connection)
-            }
-            Err(error) => {
-                let answer = unreachable(&error);
-                *state = State { connection: None, failure: Some((attempt, error)) };
-                Err(answer)
-            }
-        }
+        let answer = connected.as_ref().map(Clone::clone).map_err(unreachable);
+        *self.state() = match connected {
+            Ok(connection) => State { connection: Some(connection), failure: None },
+            Err(error) => State { connection: None, failure: Some((attempt, error)) },
+        };
+        answer
     }
 
     /// Drops the connection, if there is one, and makes a new one.
-    pub async fn reconnect(&self) -> Result<Connection, RemoteError> {
+    pub async fn reconnect(self: &Arc<Self>) -> Result<Connection, RemoteError> {
         self.disconnect().await;
         self.connection().await
     }
 
-    async fn disconnect(&self) {
+    async fn disconnect(self: &Arc<Self>) {
         self.shells.clear();
-        let connection = self.state.lock().await.connection.take();
-        if let Some(connection) = connection {
-            connection.disconnect().await;
-        }
+        let link = self.clone();
+        let ended = tokio::spawn(async move {
+            let _alone = link.connecting.lock().await;
+            let connection = link.state().connection.take();
+            if let Some(connection) = connection {
+                connection.disconnect().await;
+            }
+        });
+        let _ = ended.await;
     }
 
     /// Removes what was staged on the target, then disconnects.
     pub async fn close(self: &Arc<Self>) {
-        let reachable = self.is_local() || self.is_connected().await;
+        let reachable = self.is_local() || self.is_connected();
         if reachable {
             self.staging.remove(self).await;
         }
@@ -203,7 +225,7 @@ impl Link {
     }
 
     /// Another machine is behind it now: what the old one has granted or kept is gone, and so is the way to it.
-    pub(crate) async fn leads_elsewhere(&self) {
+    pub(crate) async fn leads_elsewhere(self: &Arc<Self>) {
         *self.fences.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.disconnect().await;
@@ -232,7 +254,7 @@ impl Link {
     }
 
     /// A shell that waits for a script: one that has stayed, or a new one.
-    pub(super) async fn shell(&self, as_whom: Become<'_>) -> Result<Shell, RemoteError> {
+    pub(super) async fn shell(self: &Arc<Self>, as_whom: Become<'_>) -> Result<Shell, RemoteError> {
         if let Some(shell) = self.shells.take(as_whom).await {
             self.execs.fetch_add(1, Ordering::SeqCst);
             return Ok(shell);
@@ -242,7 +264,7 @@ impl Link {
     }
 
     /// Starts the bootstrap, which does nothing until it has read a whole script.
-    pub(super) async fn start(&self, as_whom: Become<'_>) -> Result<(Input, Output), RemoteError> {
+    pub(super) async fn start(self: &Arc<Self>, as_whom: Become<'_>) -> Result<(Input, Output), RemoteError> {
         self.execs.fetch_add(1, Ordering::SeqCst);
         let Route::Local { shell } = &self.route else {
             return self.start_over_ssh(&command_line(as_whom)).await;
@@ -260,8 +282,8 @@ impl Link {
         start_local(program, arguments).map_err(|error| RemoteError::Unreachable(error.to_string().into()))
     }
 
-    async fn start_over_ssh(&self, command: &str) -> Result<(Input, Output), RemoteError> {
-        let was_connected = self.is_connected().await;
+    async fn start_over_ssh(self: &Arc<Self>, command: &str) -> Result<(Input, Output), RemoteError> {
+        let was_connected = self.is_connected();
         let connection = self.connection().await?;
         let exec = match self.exec(&connection, command).await {
             // It had died unnoticed. Nothing was sent yet, so a new one may try.
@@ -285,7 +307,7 @@ impl Link {
     }
 
     /// How to become a user here. Asks sudo once, and only if there is a password to offer.
-    pub(super) async fn becoming<'a>(&self, user: Option<&'a Arc<str>>) -> Result<Become<'a>, RemoteError> {
+    pub(super) async fn becoming<'a>(self: &Arc<Self>, user: Option<&'a Arc<str>>) -> Result<Become<'a>, RemoteError> {
         let Some(user) = user else { return Ok(Become::Nobody) };
         let Some(password) = &self.options.become_password else { return Ok(Become::Silently(user)) };
         let cell = {

@@ -1,6 +1,6 @@
 //! Runs one segment: sends the script, reads the markers, keeps the time.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::{Fuse, FutureExt};
@@ -51,7 +51,7 @@ pub(super) struct Data<'a> {
 
 /// One exec on its way.
 struct Run<'a> {
-    link: &'a Link,
+    link: &'a Arc<Link>,
     as_whom: Become<'a>,
     segment: &'a Segment,
     sink: &'a dyn StepSink,
@@ -121,7 +121,13 @@ impl Session {
 }
 
 impl<'a> Run<'a> {
-    fn new(link: &'a Link, as_whom: Become<'a>, segment: &'a Segment, sink: &'a dyn StepSink, nonce: Nonce) -> Self {
+    fn new(
+        link: &'a Arc<Link>,
+        as_whom: Become<'a>,
+        segment: &'a Segment,
+        sink: &'a dyn StepSink,
+        nonce: Nonce,
+    ) -> Self {
         Self {
             link,
             as_whom,
@@ -353,12 +359,12 @@ async fn told_to_stop(stop: Option<&CancellationToken>, runner: Option<u32>) -> 
 }
 
 /// Ends a runner and all it started, as the user it runs as.
-async fn end_runner(link: &Link, as_whom: Become<'_>, runner: u32) -> Result<(), RemoteError> {
+async fn end_runner(link: &Arc<Link>, as_whom: Become<'_>, runner: u32) -> Result<(), RemoteError> {
     beside(link, as_whom, Payload::new(KILL).value("runner", runner.to_string())).await
 }
 
 /// Lets a runner start no further step.
-async fn stop_runner(link: &Link, as_whom: Become<'_>, runner: u32, nonce: Nonce) {
+async fn stop_runner(link: &Arc<Link>, as_whom: Become<'_>, runner: u32, nonce: Nonce) {
     let payload = Payload::new(STOP).value("runner", runner.to_string()).value("digits", nonce.digits());
     if let Err(error) = beside(link, as_whom, payload).await {
         tracing::debug!(runner, %error, "cannot stop a runner; it goes on to its end");
@@ -366,7 +372,7 @@ async fn stop_runner(link: &Link, as_whom: Become<'_>, runner: u32, nonce: Nonce
 }
 
 /// Runs a payload beside a runner, as the same user.
-async fn beside(link: &Link, as_whom: Become<'_>, payload: Payload) -> Result<(), RemoteError> {
+async fn beside(link: &Arc<Link>, as_whom: Become<'_>, payload: Payload) -> Result<(), RemoteError> {
     let segment = Segment { steps: vec![Step::plain(payload)] };
     let nonce = Nonce::random();
     let run = Run::new(link, as_whom, &segment, &Deaf, nonce);

@@ -1,6 +1,6 @@
 //! Becoming another user by sudo.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use zeroize::Zeroizing;
@@ -28,7 +28,7 @@ pub(super) enum Sudo {
 
 /// Asks sudo without a password first, so that it is sent only where it is wanted. Then offers it once:
 /// a wrong one costs one attempt, not all that an account may have before it is locked.
-pub(super) async fn probe(link: &Link, user: &str, password: &str) -> Result<Sudo, RemoteError> {
+pub(super) async fn probe(link: &Arc<Link>, user: &str, password: &str) -> Result<Sudo, RemoteError> {
     if attempt(link, Become::Silently(user), None).await?.is_ok() {
         return Ok(Sudo::IsSilent);
     }
@@ -60,7 +60,11 @@ pub(super) fn refused(user: &str, said: &str, offered: bool) -> RemoteError {
 }
 
 /// Starts the bootstrap and gives it no script. Comes back with what was said if sudo did not let us.
-async fn attempt(link: &Link, as_whom: Become<'_>, password: Option<&str>) -> Result<Result<(), String>, RemoteError> {
+async fn attempt(
+    link: &Arc<Link>,
+    as_whom: Become<'_>,
+    password: Option<&str>,
+) -> Result<Result<(), String>, RemoteError> {
     let (mut input, mut output) = link.start(as_whom).await?;
     let work = async {
         if let Some(password) = password {

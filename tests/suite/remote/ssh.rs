@@ -11,6 +11,7 @@ use etcdrun::{
     remote::{Link, LinkOptions, Payload, RemoteError, Segment, Session, Step, StepSink, Surroundings},
     ssh::Connector,
 };
+use futures_util::FutureExt as _;
 use zeroize::Zeroizing;
 
 struct Deaf;
@@ -107,13 +108,26 @@ fn name_of(pid: i32) -> String {
 async fn ten_steps_cost_one_exec() {
     let sshd = Sshd::start();
     let link = link(&sshd);
-    assert!(!link.is_connected().await);
+    assert!(!link.is_connected());
     let steps = (0..10).map(|n| Step::plain(command("echo \"$1\"").arg(n.to_string()))).collect();
     let outcomes = plain(&link).run(Segment { steps }, &Deaf).await.unwrap();
     let said: Vec<_> = outcomes.iter().map(|outcome| outcome.stdout.as_str()).collect();
     assert_eq!(said, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
     assert_eq!(link.execs(), 1);
-    assert!(link.is_connected().await);
+    assert!(link.is_connected());
+}
+
+/// etcd's clients keep the future of a connection that took too long, and do not ask it on.
+#[tokio::test]
+async fn who_stops_asking_for_a_connection_keeps_nobody_from_it() {
+    let sshd = Sshd::start();
+    let link = link(&sshd);
+    let mut begun = [Box::pin(link.connection()), Box::pin(link.connection())];
+    for one in &mut begun {
+        assert!(one.now_or_never().is_none());
+    }
+    let connected = tokio::time::timeout(Duration::from_secs(20), link.connection()).await;
+    connected.expect("it waits for those who do not ask").unwrap();
 }
 
 async fn shell_of(session: &Session) -> String {
@@ -421,7 +435,7 @@ async fn a_staged_file_belongs_to_whom_the_task_becomes() {
     }
     assert!(folders.iter().all(|folder| folder.exists()));
     link.close().await;
-    assert!(!link.is_connected().await);
+    assert!(!link.is_connected());
     assert!(!folders.iter().any(|folder| folder.exists()));
 }
 
