@@ -147,6 +147,25 @@ pub(super) struct Devices {
     pub watchdog: Vec<Watchdog>,
     #[serde(default)]
     pub rng: Vec<Rng>,
+    /// Only written: libvirt has more of them than anybody asks for.
+    #[serde(default, skip_deserializing)]
+    pub controller: Vec<Controller>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Controller {
+    #[serde(rename = "@type")]
+    pub kind: &'static str,
+    #[serde(rename = "@model")]
+    pub model: &'static str,
+}
+
+impl Controller {
+    /// The root that a machine begins with, and places for so many devices.
+    pub fn ports(count: usize) -> Vec<Self> {
+        let pci = |model| Self { kind: "pci", model };
+        std::iter::once(pci("pcie-root")).chain(std::iter::repeat_n(pci("pcie-root-port"), count)).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -265,6 +265,7 @@ impl LibvirtDomain {
                 channel: channel(self.agent),
                 watchdog: watchdog(self.watchdog),
                 rng: rng(self.rng),
+                controller: Vec::new(),
             },
         })
     }
@@ -332,6 +333,10 @@ fn disk_name(position: usize) -> String {
         tens => format!("vd{}{}", letter(tens - 1), letter(position)),
     }
 }
+
+/// Every device of a q35 machine has a port of its own, and libvirt makes no more of them than are needed: none would be free for a
+/// device that comes while the guest runs. Beside disks and interfaces these are for four that every guest has, and four to come.
+const MORE_PORTS: usize = 8;
 
 /// What the hypervisor has.
 #[derive(Debug, Default)]
@@ -431,7 +436,7 @@ impl Keep {
     async fn keep(&self, context: &ActionContext, found: &Found) -> Result<Outcome, ActionError> {
         let failed = |error: ModuleError| ActionError::Failed(error.message);
         let wanted = self.module.domain(found).map_err(failed)?;
-        let changes = self.changes(&wanted, found)?;
+        let mut changes = self.changes(&wanted, found)?;
         let power = match self.module.state {
             State::Running if found.is_off() => "start",
             _ => "",
@@ -441,7 +446,7 @@ impl Keep {
             (false, true) => "off",
             _ => "",
         };
-        let will_change = changes.is_change() || !power.is_empty() || !autostart.is_empty();
+        let mut will_change = changes.is_change() || !power.is_empty() || !autostart.is_empty();
         if will_change && !context.check_mode() {
             let definition = changes.define.then(|| self.written(&wanted, &changes)).transpose()?;
             let payload = self
@@ -455,6 +460,12 @@ impl Keep {
             let applied = context.run(payload).await?;
             if applied.failed {
                 return Ok(applied);
+            }
+            let later = applied.data.get("later").and_then(Value::as_str).and_then(|number| number.parse().ok());
+            if let Some(later @ 1..) = later {
+                changes.restart.push("a device for which it has no free slot".into());
+                changes.live.truncate(changes.live.len().saturating_sub(later));
+                will_change = changes.is_change() || !power.is_empty() || !autostart.is_empty();
             }
         }
         Ok(self.outcome(found, &wanted, changes, will_change))
@@ -497,7 +508,11 @@ impl Keep {
     fn written(&self, wanted: &Domain, changes: &Changes) -> Result<String, ActionError> {
         let features = Some(xml::Features { acpi: Some(xml::Empty {}), apic: Some(xml::Empty {}) });
         let uuid = changes.uuid.clone().or_else(|| wanted.uuid.clone());
-        let domain = Domain { features, uuid, ..wanted.clone() };
+        let mut domain = Domain { features, uuid, ..wanted.clone() };
+        if self.module.machine.contains("q35") {
+            let xml::Devices { disk, interface, controller, .. } = &mut domain.devices;
+            *controller = xml::Controller::ports(disk.len() + interface.len() + MORE_PORTS);
+        }
         xml::to_xml(&domain).map_err(|error| ActionError::Failed(error.to_string()))
     }
 

@@ -13,10 +13,16 @@ if [ "$arg_xml" ]; then
     if [ "$arg_console" ]; then mkdir -p "${arg_console%/*}" || fail "cannot make the folder of $arg_console"; fi
     printf '%s\n' "$arg_xml" | vir define --validate /dev/stdin >/dev/null || fail "libvirt does not take the definition of $arg_name"
 fi
+later=0
 for device in "$@"; do
-    printf '%s\n' "${device#* }" | vir "${device%% *}-device" "$arg_name" /dev/stdin --live >/dev/null ||
-        fail "cannot change a device of $arg_name while it runs"
+    said=$(printf '%s\n' "${device#* }" | vir "${device%% *}-device" "$arg_name" /dev/stdin --live 2>&1) && continue
+    case $said in
+    # It is defined, so that a restart brings it.
+    *"No more available PCI slots"*) later=$((later + 1)) ;;
+    *) fail "cannot change a device of $arg_name while it runs: $said" ;;
+    esac
 done
+result later "$later"
 case $arg_autostart in
 on) vir autostart "$arg_name" >/dev/null || fail "cannot have $arg_name started at boot" ;;
 off) vir autostart --disable "$arg_name" >/dev/null || fail "cannot keep $arg_name from being started at boot" ;;

@@ -172,6 +172,15 @@ fn a_guest_that_runs_gets_devices_at_once() {
     let said = play(&place, &[]).ends(0);
     assert!(data(&said, "libvirt_domain")["data"]["reason"].to_string().contains("disk vdb"), "{}", said.stdout);
     assert!(virsh(&place, &["domblklist", "g"]).contains("second.raw"));
+
+    // More than it has room for waits for a restart, and is not tried as if it were a change.
+    let bridges = vec![serde_json::json!({"bridge": "br0"}); 12];
+    let many = serde_json::json!({ "more_interfaces": bridges }).to_string();
+    let full = |said: &Said| data(said, "libvirt_domain")["data"]["reason"].to_string().contains("no free slot");
+    let said = play(&place, &["-e", &many]).ends(0);
+    assert!(changed(&said) == ["libvirt_domain"] && full(&said), "{}", said.stdout);
+    let said = play(&place, &["-e", &many]).ends(0);
+    assert!(changed(&said).is_empty() && full(&said), "{}", said.stdout);
     assert_eq!(id(), before, "it was never restarted");
 }
 
