@@ -9,14 +9,13 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, etcd_failed, fence, leader, led, members},
+    cluster::{Cluster, ClusterArgs, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
         MemberClient,
         observe::{Alarm, AlarmKind, Observation},
     },
-    inventory::sections::{AuthSection, TlsSection},
     model::{ByteSize, Effects, Outcome, Seconds, Value},
 };
 
@@ -30,20 +29,7 @@ pub struct EtcdAlarm {
     /// What is to be done.
     #[serde(default)]
     state: AlarmState,
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// Which alarm.
     #[serde(default)]
     alarm: AlarmName,
@@ -75,10 +61,6 @@ enum AlarmName {
     Corrupt,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn ten_minutes() -> Seconds {
     Seconds(Duration::from_secs(600))
 }
@@ -89,10 +71,11 @@ impl Module for EtcdAlarm {
 - name: Forget old revisions
   etcd_alarm:
     state: compacted
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] =
@@ -106,24 +89,24 @@ impl Module for EtcdAlarm {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Alarms { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Alarms { cluster, module: self })))
     }
 }
 
 struct Alarms {
     module: EtcdAlarm,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 #[async_trait]
 impl EngineAction for Alarms {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdAlarm { cluster, tls, auth, client_port, state, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let state = self.module.state;
+        let clients = self.cluster.clients(context).await?;
         let now = led(&clients).await;
         if now.views().next().is_none() {
-            return Err(ActionError::Failed(format!("no member of `{cluster}` answers")));
+            return Err(ActionError::Failed(format!("no member of `{}` answers", self.cluster.name)));
         }
         let mut alarms: Vec<Alarm> = now.views().flat_map(|(_, view)| view.alarms.clone()).collect();
         alarms.sort();
@@ -131,10 +114,10 @@ impl EngineAction for Alarms {
         let ours: Vec<Alarm> = alarms.iter().filter(|alarm| alarm.kind == self.kind()).cloned().collect();
         let listed: Vec<Value> = alarms.iter().map(|alarm| serde_json::to_value(alarm).unwrap_or_default()).collect();
         let outcome = Outcome { msg: self.told(&alarms, &now), ..Outcome::ok() }.with("alarms", listed);
-        if *state == AlarmState::Listed || ours.is_empty() {
+        if state == AlarmState::Listed || ours.is_empty() {
             return Ok(outcome);
         }
-        if *state == AlarmState::Disarmed {
+        if state == AlarmState::Disarmed {
             self.refuse_cause(&now)?;
         }
         if context.check_mode() {

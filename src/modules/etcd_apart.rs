@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     ActionContext, ActionError,
-    etcd_access::{Access, Member, tunnel},
+    cluster::{Cluster, Member, tunnel},
 };
 use crate::{
     etcd::{MemberClient, observe::see},
@@ -27,7 +27,7 @@ pub(super) fn peer_url() -> String {
 }
 
 pub(super) struct Apart<'a> {
-    pub access: Access<'a>,
+    pub cluster: &'a Cluster,
     /// Steps of `etcd_salvage.sh`, with what they are told about folders.
     pub payload: &'a (dyn Fn(&str) -> Payload + Send + Sync),
 }
@@ -50,7 +50,7 @@ impl Apart<'_> {
     }
 
     async fn client(&self, context: &ActionContext, member: &Member) -> Result<MemberClient, ActionError> {
-        let credential = self.access.root(context).await?;
+        let credential = self.cluster.root(context).await?;
         let session = context.reach.session(&member.name, &context.session);
         let session =
             session.ok_or_else(|| ActionError::Failed(format!("`{}` is not in the inventory", member.name)))?;

@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, clients, members},
+    cluster::{Cluster, ClusterArgs},
 };
 use crate::{
     etcd::{EtcdError, apply, plan},
-    inventory::sections::{AuthMethod, AuthSection, TlsSection},
-    model::{Diff, Effects, Outcome, Value},
+    inventory::sections::AuthMethod,
+    model::{Diff, Effects, Outcome},
     remote::Payload,
 };
 
@@ -23,24 +23,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdAuth {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
-}
-
-fn client_port() -> u16 {
-    2379
+    cluster: ClusterArgs,
 }
 
 impl Module for EtcdAuth {
@@ -48,10 +31,11 @@ impl Module for EtcdAuth {
     const EXAMPLE: &'static str = "\
 - name: Authentication
   etcd_auth:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "changes", doc: "What was missing." }];
@@ -61,40 +45,36 @@ impl Module for EtcdAuth {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Converge { members, module: self })))
+        Ok(Action::Engine(Box::new(Converge { cluster: self.cluster.known()? })))
     }
 }
 
 struct Converge {
-    module: EtcdAuth,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 #[async_trait]
 impl EngineAction for Converge {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdAuth { cluster, tls, auth, .. } = &self.module;
+        let Cluster { name, auth, .. } = &self.cluster;
         if !auth.is_enabled() {
             return Ok(Outcome { msg: "authentication is not wanted".into(), ..Outcome::ok() });
         }
-        let access = Access { cluster, tls, auth };
-        let known = super::pki_ca::authority(context, cluster, tls).await?;
+        let known = super::pki_ca::authority(context, &self.cluster).await?;
         if context.check_mode() && known.is_none() {
             return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
         }
-        let (root, stranger) = (access.root(context).await?, access.stranger(context).await?);
+        let (root, stranger) = (self.cluster.root(context).await?, self.cluster.stranger(context).await?);
         let root_password = match auth.method() {
-            AuthMethod::Password => Some(access.root_password(context)?),
+            AuthMethod::Password => Some(self.cluster.root_password(context)?),
             AuthMethod::Certificate => None,
         };
-        let port = self.module.client_port;
-        let (roots, strangers) =
-            (clients(context, &self.members, port, &root)?, clients(context, &self.members, port, &stranger)?);
+        let roots = self.cluster.clients_with(context, &root)?;
+        let strangers = self.cluster.clients_with(context, &stranger)?;
         let failed = |error: EtcdError| ActionError::Failed(error.to_string());
         let password = root_password.as_ref().map(|text| text.as_str());
         // Any member will do; one that does not answer is no reason to give up.
-        let mut answer = Err(ActionError::Failed(format!("the cluster `{cluster}` has no members")));
+        let mut answer = Err(ActionError::Failed(format!("the cluster `{name}` has no members")));
         for index in self.order() {
             match plan(&roots[index], auth, password, &strangers[index]).await {
                 Ok(plan) => answer = Ok((&roots[index], plan)),
@@ -120,7 +100,7 @@ impl EngineAction for Converge {
         }
         let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
         let diff = (!changes.is_empty()).then(|| Diff {
-            label: format!("{cluster} (authentication)"),
+            label: format!("{name} (authentication)"),
             before: String::new(),
             after,
         });
@@ -132,9 +112,9 @@ impl EngineAction for Converge {
 impl Converge {
     /// The member that was named for it, then the others.
     fn order(&self) -> Vec<usize> {
-        let named = self.module.auth.bootstrap.as_ref();
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
-        order.sort_by_key(|index| named.is_none_or(|named| self.members[*index].name != named.0));
+        let named = self.cluster.auth.bootstrap.as_ref();
+        let mut order: Vec<usize> = (0..self.cluster.members.len()).collect();
+        order.sort_by_key(|index| named.is_none_or(|named| self.cluster.members[*index].name != named.0));
         order
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, clients, members},
+    cluster::{Cluster, ClusterArgs},
     etcd_snapshot::order,
 };
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
         observe::{View, observe},
         snapshot::{self, Snapshot, SnapshotError},
     },
-    inventory::sections::{AuthMethod, AuthSection, BackupSection, TlsSection},
-    model::{ByteSize, Effects, Outcome, Value},
+    inventory::sections::{AuthMethod, BackupSection},
+    model::{ByteSize, Effects, Outcome},
     pki,
     secret::Recipients,
 };
@@ -35,23 +35,10 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBackup {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
+    cluster: ClusterArgs,
     /// The cluster's section `backup`: what the arguments below do not say, and how to get into a bucket.
     #[serde(default)]
     backup: BackupSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
     /// `file:FOLDER`, a whole path on the operator's machine, or `s3:BUCKET/PREFIX`.
     #[serde(default)]
     to: Option<String>,
@@ -69,19 +56,16 @@ pub struct EtcdBackup {
     through: Option<String>,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 impl Module for EtcdBackup {
     const NAME: &'static str = "etcd_backup";
     const EXAMPLE: &'static str = "\
 - name: Backup
   etcd_backup:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     to: s3:backups/etcd
     keep_last: 7
   once_per: cluster
@@ -101,10 +85,10 @@ impl Module for EtcdBackup {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
+        let cluster = self.cluster.known()?;
         let to = self.to.as_ref().or(self.backup.to.as_ref()).filter(|to| !to.is_empty());
         let to = to.ok_or_else(|| {
-            ModuleError::new(format!("it is not said where the backup of `{}` goes", self.cluster))
+            ModuleError::new(format!("it is not said where the backup of `{}` goes", cluster.name))
                 .help("--to says it, or `backup: {to: ...}` in the cluster")
         })?;
         let place: Place = to.parse().map_err(|error: BackupError| ModuleError::new(error.to_string()))?;
@@ -117,13 +101,13 @@ impl Module for EtcdBackup {
             (None, None) => Keep { last: self.backup.keep_last, days: self.backup.keep_days },
             (last, days) => Keep { last, days },
         };
-        Ok(Action::Engine(Box::new(Take { members, place, recipients, keep, module: self })))
+        Ok(Action::Engine(Box::new(Take { cluster, place, recipients, keep, module: self })))
     }
 }
 
 struct Take {
     module: EtcdBackup,
-    members: Vec<Member>,
+    cluster: Cluster,
     place: Place,
     recipients: Vec<String>,
     keep: Keep,
@@ -143,8 +127,8 @@ pub(super) fn failed(error: BackupError) -> ActionError {
 #[async_trait]
 impl EngineAction for Take {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdBackup { cluster, tls, auth, client_port, backup, .. } = &self.module;
-        let store = Store::open(&self.place, &backup::Access::of(backup)).map_err(failed)?;
+        let cluster = &self.cluster;
+        let store = Store::open(&self.place, &backup::Access::of(&self.module.backup)).map_err(failed)?;
         // A bucket that is not there, or not ours, is told before anybody is asked for anything.
         let there = match store.list().await {
             Err(BackupError::NoPlace(_)) if matches!(self.place, Place::Folder(_)) => Vec::new(),
@@ -156,18 +140,18 @@ impl EngineAction for Take {
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
         context.permit()?;
-        let access = Access { cluster, tls, auth };
-        let of = |kept: &KeptCredential| clients(context, &self.members, *client_port, &kept.credential);
-        let (clients, warning) = match kept(context, cluster, auth) {
+        let of = |kept: &KeptCredential| cluster.clients_with(context, &kept.credential);
+        let (clients, warning) = match kept(context, cluster) {
             Some(kept) if !kept.ends_soon() => (of(&kept)?, String::new()),
             // Where the authority's key is, there is a new certificate before the old one ends.
-            old => match (access.clients(context, &self.members, *client_port).await, old) {
+            old => match (cluster.clients(context).await, old) {
                 (Err(_), Some(old)) => (of(&old)?, old.warning()),
                 (new, _) => (new?, String::new()),
             },
         };
         let now = observe(&clients, LOOK).await;
-        let mut failure = ActionError::Failed(format!("no member of `{cluster}` is well enough to take a backup from"));
+        let nobody = format!("no member of `{}` is well enough to take a backup from", cluster.name);
+        let mut failure = ActionError::Failed(nobody);
         for client in order(&clients, &now, self.module.through.as_deref()) {
             let Some(view) = now.view(&client.name) else {
                 failure = ActionError::Failed(format!("{} does not answer", client.name));
@@ -196,7 +180,7 @@ impl Take {
     ) -> Result<Manifest, BackupError> {
         let hash = hash(client, view.revision).await;
         let taken = Timestamp::now();
-        let stem = stem(&self.module.cluster, view.revision, taken);
+        let stem = stem(&self.cluster.name, view.revision, taken);
         let extension = if self.recipients.is_empty() { "db.zst" } else { "db.zst.age" };
         let file = format!("{stem}.{extension}");
         let mut sink = store.sink(&file).await?;
@@ -210,7 +194,7 @@ impl Take {
         sink.keep().await?;
         let manifest = Manifest {
             format: Manifest::FORMAT,
-            cluster: self.module.cluster.clone(),
+            cluster: self.cluster.name.clone(),
             cluster_id: format!("{:x}", view.cluster_id),
             revision: view.revision,
             // As the name has it.
@@ -255,7 +239,7 @@ impl Take {
     /// Old ones go only now that the new one counts.
     async fn finish(&self, store: &Store, manifest: &Manifest, warning: &str) -> Result<Outcome, ActionError> {
         let now = Timestamp::now();
-        let kept = backups(store, &self.module.cluster).await.map_err(failed)?;
+        let kept = backups(store, &self.cluster.name).await.map_err(failed)?;
         let mut removed = Vec::new();
         // Whatever clocks say, the one that was just taken stays. What cannot be read stays as well.
         let old = superfluous(&kept.backups, self.keep, now);
@@ -324,10 +308,10 @@ impl KeptCredential {
 }
 
 /// A host that only takes backups has no key of the authority to make another credential.
-fn kept(context: &ActionContext, cluster: &str, auth: &AuthSection) -> Option<KeptCredential> {
-    let store = pki::Store::new(&context.state, cluster);
+fn kept(context: &ActionContext, cluster: &Cluster) -> Option<KeptCredential> {
+    let store = cluster.store(context);
     let authority = store.authority_certificate().ok()??;
-    if auth.method() == AuthMethod::Password {
+    if cluster.auth.method() == AuthMethod::Password {
         let password = store.password("root").ok()??;
         context.masker.add(&password);
         let credential = Credential { authority, login: Some(("root".into(), password)), identity: None };

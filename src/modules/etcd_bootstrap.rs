@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Member, members},
+    cluster::{Cluster, ClusterArgs, Member},
 };
 use crate::{
     etcd::{ClusterRecord, Phase},
@@ -26,11 +26,8 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBootstrap {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
+    /// The cluster; its `name` and `members` are enough.
+    cluster: ClusterArgs,
     /// The cluster's section `etcd`.
     #[serde(default)]
     etcd: EtcdSection,
@@ -53,8 +50,7 @@ impl Module for EtcdBootstrap {
     const EXAMPLE: &'static str = "\
 - name: New or existing
   etcd_bootstrap:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
+    cluster: { name: \"{{ cluster.name }}\", members: \"{{ cluster.members }}\" }
     data_dir: /var/lib/etcd/data
   once_per: cluster
   register: bootstrap
@@ -69,14 +65,14 @@ impl Module for EtcdBootstrap {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Decide { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Decide { cluster, module: self })))
     }
 }
 
 struct Decide {
     module: EtcdBootstrap,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 fn found(outcome: &Outcome) -> Found {
@@ -113,13 +109,17 @@ enum Decision {
 impl EngineAction for Decide {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let failed = |error: crate::state::StateError| ActionError::Failed(error.to_string());
-        let cluster = &self.module.cluster;
+        let cluster = &self.cluster.name;
         let record = ClusterRecord::load(&context.state, cluster).map_err(failed)?;
-        let looks = join_all(self.members.iter().map(|member| self.look(context, member))).await;
-        let missing =
-            self.members.iter().zip(&looks).find_map(|(member, (_, missing))| Some((&member.name, missing.clone()?)));
+        let looks = join_all(self.cluster.members.iter().map(|member| self.look(context, member))).await;
+        let missing = self
+            .cluster
+            .members
+            .iter()
+            .zip(&looks)
+            .find_map(|(member, (_, missing))| Some((&member.name, missing.clone()?)));
         let found = looks.into_iter().map(|(found, _)| found);
-        let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
+        let names = self.cluster.names();
         let found: Vec<(String, Found)> = names.iter().cloned().zip(found).collect();
         let decision = decide(cluster, record.as_ref(), &found);
         if let (Decision::Begin | Decision::GoOn(_), Some((member, file)), false) =
@@ -173,9 +173,9 @@ impl Decide {
 
     /// Every member must be able to connect to every other before any of them starts.
     async fn check_reach(&self, context: &ActionContext) -> Result<(), ActionError> {
-        let asking = self.members.iter().map(|member| async move {
+        let asking = self.cluster.members.iter().map(|member| async move {
             let session = context.reach.session(&member.name, &context.session)?;
-            let others = self.members.iter().filter(|other| other.name != member.name);
+            let others = self.cluster.members.iter().filter(|other| other.name != member.name);
             let payload = Payload::new(include_str!("etcd_reach.sh")).value("port", self.module.peer_port.to_string());
             let payload = others.fold(payload, |payload, other| payload.arg(format!("{} {}", other.name, other.ip)));
             // One that does not answer was told before.
@@ -202,7 +202,7 @@ impl Decide {
             (None, Some(domain)) => writeln!(text, "ETCD_DISCOVERY_SRV={domain}\nETCD_INITIAL_CLUSTER_TOKEN={token}"),
             (None, None) => {
                 let port = self.module.peer_port;
-                let peers: Vec<String> = self.members.iter().map(|member| member.peer(port)).collect();
+                let peers: Vec<String> = self.cluster.members.iter().map(|member| member.peer(port)).collect();
                 writeln!(text, "ETCD_INITIAL_CLUSTER_TOKEN={token}\nETCD_INITIAL_CLUSTER={}", peers.join(","))
             }
         };

@@ -12,12 +12,11 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs},
 };
 use crate::{
     etcd::{Canary, Sight},
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Effects, Outcome, Seconds, Value},
+    model::{Effects, Outcome, Seconds},
 };
 
 /// Writes and reads a key several times a second, from when it is first called to when it is stopped.
@@ -27,20 +26,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCanary {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// The key.
     #[serde(default = "key")]
     key: String,
@@ -61,10 +47,6 @@ enum State {
     Stopped,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn key() -> String {
     "/etcdrun/canary".into()
 }
@@ -78,10 +60,11 @@ impl Module for EtcdCanary {
     const EXAMPLE: &'static str = "\
 - name: See what clients see
   etcd_canary:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "writes", doc: "Writes that were acknowledged and read back." },
@@ -96,14 +79,14 @@ impl Module for EtcdCanary {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Call { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Call { cluster, module: self })))
     }
 }
 
 struct Call {
     module: EtcdCanary,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 /// The canaries of this run, by cluster.
@@ -115,7 +98,7 @@ fn aviary() -> &'static Mutex<HashMap<String, Canary>> {
 #[async_trait]
 impl EngineAction for Call {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdCanary { cluster, tls, auth, client_port, key, state, .. } = &self.module;
+        let (EtcdCanary { key, state, .. }, cluster) = (&self.module, &self.cluster.name);
         if context.check_mode() {
             return Ok(Outcome::ok());
         }
@@ -131,7 +114,7 @@ impl EngineAction for Call {
         if let Some(sight) = sight {
             return Ok(self.told(&sight));
         }
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let clients = self.cluster.clients(context).await?;
         canaries().insert(cluster.clone(), Canary::start(clients, key.clone()));
         Ok(self.told(&Sight::default()))
     }

@@ -11,14 +11,10 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, etcd_failed, fence, members},
+    cluster::{Cluster, ClusterArgs, etcd_failed, fence, leader},
 };
 use crate::{
-    etcd::{
-        MemberClient,
-        observe::{Observation, observe},
-    },
-    inventory::sections::{AuthSection, TlsSection},
+    etcd::{MemberClient, observe::observe},
     model::{Disruption, Effects, Outcome, Seconds, Value},
     remote::Payload,
 };
@@ -31,30 +27,13 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCheckpoint {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// The folder for the data, on the members.
     #[serde(default = "data_dir")]
     data_dir: String,
     /// Give up after this long.
     #[serde(default = "patience")]
     timeout: Seconds,
-}
-
-fn client_port() -> u16 {
-    2379
 }
 
 fn data_dir() -> String {
@@ -70,10 +49,11 @@ impl Module for EtcdCheckpoint {
     const EXAMPLE: &'static str = "\
 - name: Logs into snapshots
   etcd_checkpoint:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[
@@ -86,14 +66,14 @@ impl Module for EtcdCheckpoint {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Push { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Push { cluster, module: self })))
     }
 }
 
 struct Push {
     module: EtcdCheckpoint,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 const LOOK: Duration = Duration::from_secs(10);
@@ -106,13 +86,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[async_trait]
 impl EngineAction for Push {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdCheckpoint { cluster, tls, auth, client_port, timeout, .. } = &self.module;
         if context.check_mode() {
             return Ok(Outcome { msg: "would put logs into snapshots".into(), ..Outcome::changed() });
         }
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let clients = self.cluster.clients(context).await?;
         let seen = observe(&clients, LOOK).await;
-        let (leader, index) = leader(&seen, &clients)?;
+        let leader = leader(&clients, &seen)?;
+        let index = seen.mark().unwrap_or(u64::MAX);
         fence(context).await?;
         let start = Instant::now();
         let mut entries = 0;
@@ -123,7 +103,7 @@ impl EngineAction for Push {
                 let msg = format!("all logs up to {index} are in snapshots");
                 return Ok(Outcome { msg, ..outcome }.with("index", index).with("entries", entries));
             };
-            if start.elapsed() >= timeout.0 {
+            if start.elapsed() >= self.module.timeout.0 {
                 let msg = format!(
                     "{late} has not put its log into a snapshot after {entries} more entries; is `snapshot-count` very high? set it to 10000, or let the cluster take more writes"
                 );
@@ -133,14 +113,6 @@ impl EngineAction for Push {
             context.wait(PAUSE).await?;
         }
     }
-}
-
-fn leader<'c>(seen: &Observation, clients: &'c [MemberClient]) -> Result<(&'c MemberClient, u64), ActionError> {
-    let found = seen.leader().and_then(|(name, view)| {
-        let client = clients.iter().find(|client| &*client.name == name)?;
-        Some((client, view.raft_index))
-    });
-    found.ok_or_else(|| ActionError::Failed("nobody leads the cluster".into()))
 }
 
 /// Adds entries to the log that change nothing: questions about alarms, which go through it.
@@ -161,7 +133,7 @@ async fn add(leader: &MemberClient) -> Result<usize, ActionError> {
 impl Push {
     /// A member whose newest snapshot does not reach the entry, if there is one.
     async fn behind(&self, context: &ActionContext, index: u64) -> Result<Option<String>, ActionError> {
-        for member in &self.members {
+        for member in &self.cluster.members {
             let session = context.reach.session(&member.name, &context.session);
             let session = session.ok_or_else(|| ActionError::Failed(format!("{} is not known", member.name)))?;
             let payload = Payload::new(include_str!("etcd_checkpoint.sh")).value("data_dir", &self.module.data_dir);

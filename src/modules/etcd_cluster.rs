@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, clients, members},
+    cluster::{Cluster, ClusterArgs},
     etcd_service::trouble,
 };
 use crate::{
     etcd::{ClusterRecord, ClusterStatus, Phase, look},
-    inventory::sections::{AuthSection, TlsSection},
     model::{Effects, Outcome, Seconds, Value},
 };
 
@@ -25,27 +24,10 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCluster {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// Give up after this long.
     #[serde(default = "two_minutes")]
     timeout: Seconds,
-}
-
-fn client_port() -> u16 {
-    2379
 }
 
 fn two_minutes() -> Seconds {
@@ -57,10 +39,11 @@ impl Module for EtcdCluster {
     const EXAMPLE: &'static str = "\
 - name: The cluster is well
   etcd_cluster:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[
@@ -74,14 +57,14 @@ impl Module for EtcdCluster {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Wait { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Wait { cluster, module: self })))
     }
 }
 
 struct Wait {
     module: EtcdCluster,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -91,13 +74,11 @@ const CHECK_PAUSE: Duration = Duration::from_secs(3);
 #[async_trait]
 impl EngineAction for Wait {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdCluster { cluster, tls, auth, .. } = &self.module;
         if context.check_mode() {
             return Ok(Outcome { unknown: true, msg: "would wait until every member answers".into(), ..Outcome::ok() });
         }
-        let credential = Access { cluster, tls, auth }.root(context).await?;
-        let clients = clients(context, &self.members, self.module.client_port, &credential)?;
-        let names: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
+        let clients = self.cluster.clients(context).await?;
+        let names: Vec<&str> = self.cluster.members.iter().map(|member| member.name.as_str()).collect();
         let (start, mut next_check) = (Instant::now(), CHECK_PAUSE);
         let status = loop {
             let status = look(&clients).await;
@@ -119,7 +100,7 @@ impl EngineAction for Wait {
 impl Wait {
     /// A server that does not stay up is not worth waiting for.
     async fn check_services(&self, context: &ActionContext, status: &ClusterStatus) -> Result<(), ActionError> {
-        for (member, answer) in self.members.iter().zip(&status.members) {
+        for (member, answer) in self.cluster.members.iter().zip(&status.members) {
             if answer.is_err()
                 && let Some(trouble) = trouble(context, &member.name).await
             {
@@ -131,7 +112,7 @@ impl Wait {
 
     fn remember(&self, context: &ActionContext, status: &ClusterStatus) -> Result<(), ActionError> {
         let failed = |error: crate::state::StateError| ActionError::Failed(error.to_string());
-        let cluster = &self.module.cluster;
+        let cluster = &self.cluster.name;
         let before = ClusterRecord::load(&context.state, cluster).map_err(failed)?;
         let id = status.cluster_id().map(str::to_owned);
         if let Some(known) = before.as_ref().and_then(|record| record.cluster_id.as_ref())
@@ -145,7 +126,7 @@ impl Wait {
         let record = ClusterRecord {
             phase: Phase::Formed,
             token: before.as_ref().map(|record| record.token.clone()).unwrap_or_default(),
-            members: self.members.iter().map(|member| member.name.clone()).collect(),
+            members: self.cluster.names(),
             cluster_id: id,
         };
         match before.as_ref() == Some(&record) {

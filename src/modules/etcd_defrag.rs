@@ -8,15 +8,14 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, etcd_failed, fence, led, members},
+    cluster::{Cluster, ClusterArgs, etcd_failed, fence, led},
 };
 use crate::{
     etcd::{
         observe::{AlarmKind, see},
         rules::{Consent, Gate, Profile, Situation, judge},
     },
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Disruption, Effects, Outcome, Seconds, Value},
+    model::{Disruption, Effects, Outcome, Seconds},
 };
 
 /// Defragments the database of one member, if enough of it is unused, or while there is an alarm for space.
@@ -28,20 +27,7 @@ use crate::{
 pub struct EtcdDefrag {
     /// The member.
     name: String,
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// How much of the database must be unused, in percent.
     #[serde(default = "ten_percent")]
     unused: u8,
@@ -51,10 +37,6 @@ pub struct EtcdDefrag {
     /// Give up after this long.
     #[serde(default = "ten_minutes")]
     timeout: Seconds,
-}
-
-fn client_port() -> u16 {
-    2379
 }
 
 fn ten_percent() -> u8 {
@@ -71,10 +53,11 @@ impl Module for EtcdDefrag {
 - name: Defragment
   etcd_defrag:
     name: \"{{ inventory_hostname }}\"
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "before", doc: "The size of the database before, in bytes." },
@@ -86,14 +69,14 @@ impl Module for EtcdDefrag {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Defragment { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Defragment { cluster, module: self })))
     }
 }
 
 struct Defragment {
     module: EtcdDefrag,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 const LOOK: Duration = Duration::from_secs(10);
@@ -101,8 +84,8 @@ const LOOK: Duration = Duration::from_secs(10);
 #[async_trait]
 impl EngineAction for Defragment {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdDefrag { name, cluster, tls, auth, client_port, unused, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let (EtcdDefrag { name, unused, .. }, cluster) = (&self.module, &self.cluster.name);
+        let clients = self.cluster.clients(context).await?;
         let own = clients.iter().find(|client| *client.name == **name);
         let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
         let now = led(&clients).await;
@@ -118,7 +101,7 @@ impl EngineAction for Defragment {
         if context.check_mode() {
             return Ok(Outcome { changed: true, ..outcome }.with("before", size));
         }
-        let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
+        let names = self.cluster.names();
         let consent = Consent { outage: self.module.allow_outage, ..Consent::default() };
         let situation = Situation { target: Some(name), consent, ..Situation::new(&names, &now) };
         let verdict = judge(Profile::Nospace, Gate::Stop, &situation);

@@ -10,15 +10,14 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, etcd_failed, fence, leader, led, members},
+    cluster::{Cluster, ClusterArgs, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
         MemberClient,
         observe::{Observation, Series, observe},
     },
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Effects, Outcome, Seconds, Value, Version},
+    model::{Effects, Outcome, Seconds, Version},
 };
 
 /// Asks etcd whether its data can go back to the minor version before, lets it, or calls it off. From 3.6 on.
@@ -33,20 +32,7 @@ pub struct EtcdDowngrade {
     /// The version to go back to; its minor version counts.
     #[serde(default)]
     version: Option<Version>,
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// Give up waiting after this long.
     #[serde(default = "one_minute")]
     timeout: Seconds,
@@ -63,10 +49,6 @@ enum DowngradeState {
     Cancelled,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn one_minute() -> Seconds {
     Seconds(Duration::from_secs(60))
 }
@@ -78,10 +60,11 @@ impl Module for EtcdDowngrade {
   etcd_downgrade:
     state: enabled
     version: 3.5.34
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] =
@@ -104,14 +87,14 @@ impl Module for EtcdDowngrade {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Downgrade { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Downgrade { cluster, module: self })))
     }
 }
 
 struct Downgrade {
     module: EtcdDowngrade,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 const LOOK: Duration = Duration::from_secs(10);
@@ -120,8 +103,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[async_trait]
 impl EngineAction for Downgrade {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdDowngrade { state, version, cluster, tls, auth, client_port, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let EtcdDowngrade { state, version, .. } = &self.module;
+        let clients = self.cluster.clients(context).await?;
         let now = led(&clients).await;
         let leader = leader(&clients, &now)?;
         let target = version.unwrap_or_default().series();

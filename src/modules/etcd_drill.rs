@@ -9,7 +9,6 @@ use std::{
 
 use super::{
     ActionContext, ActionError,
-    etcd_access::Access,
     etcd_apart::{Apart, done, peer_url},
     etcd_restore::{EtcdRestore, Prepared, Restore, Source, folder, forget_others, hash},
 };
@@ -27,10 +26,10 @@ impl Restore {
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
         context.permit()?;
-        let token = format!("{}-drill-{:016x}", self.module.cluster, rand::random::<u64>());
+        let token = format!("{}-drill-{:016x}", self.cluster.name, rand::random::<u64>());
         let here = folder(&context.state, &token);
         let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", here.display()));
-        forget_others(&context.state, &[format!("{}-drill-", self.module.cluster)]).map_err(io_failed)?;
+        forget_others(&context.state, &[format!("{}-drill-", self.cluster.name)]).map_err(io_failed)?;
         self.forget(context, &token).await?;
         DirBuilder::new().recursive(true).mode(0o700).create(&here).map_err(io_failed)?;
         let rehearsed = self.rehearse(context, &source, &token, &here).await;
@@ -56,9 +55,8 @@ impl Restore {
         token: &str,
         here: &Path,
     ) -> Result<String, ActionError> {
-        let EtcdRestore { cluster, tls, auth, name, .. } = &self.module;
-        let name = name.as_deref().unwrap_or_default();
-        let member = self.members.iter().find(|member| member.name == name);
+        let name = self.module.name.as_deref().unwrap_or_default();
+        let member = self.cluster.member(name);
         let member = member.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
         let new = NewCluster::new([(name.to_owned(), peer_url())], token);
         let (sha256, size, revision) = self.make(context, source, here, &new).await?;
@@ -67,7 +65,7 @@ impl Restore {
         let sent = done(self.send(context, &prepared, here, &files).await?)?;
         let there = sent.data.get("folder").and_then(Value::as_str).unwrap_or_default().to_owned();
         let payload = |action: &str| self.apart(action, &there);
-        let apart = Apart { access: Access { cluster, tls, auth }, payload: &payload };
+        let apart = Apart { cluster: &self.cluster, payload: &payload };
         let (client, revision) = apart.start(context, member, false).await?;
         compare(&client, revision, size, source).await
     }

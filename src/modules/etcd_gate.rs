@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs},
     etcd_hosts::{Questions, Server, see_hosts, ways},
     etcd_service::{Down, down},
     local,
@@ -23,7 +23,6 @@ use crate::{
         },
         snapshot,
     },
-    inventory::sections::{AuthSection, TlsSection},
     model::{Effects, Outcome, Seconds, Value, Version},
 };
 
@@ -34,20 +33,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdGate {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// What is to be done.
     profile: GateProfile,
     /// When this is.
@@ -148,10 +134,6 @@ struct GateServer {
     sha256: String,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn data_dir() -> String {
     "/var/lib/etcd/data".into()
 }
@@ -165,10 +147,11 @@ impl Module for EtcdGate {
     const EXAMPLE: &'static str = "\
 - name: May this member restart?
   etcd_gate:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     profile: restart
     name: \"{{ inventory_hostname }}\"
 ";
@@ -184,7 +167,7 @@ impl Module for EtcdGate {
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
+        let cluster = self.cluster.known()?;
         if self.server.as_ref().is_some_and(|server| server.path.is_empty() || server.sha256.is_empty()) {
             return Err(ModuleError::new("`server` takes a `path` and a `sha256`"));
         }
@@ -229,13 +212,13 @@ impl Module for EtcdGate {
             GateMoment::After => Gate::After,
             GateMoment::Settled => Gate::Settled,
         };
-        Ok(Action::Engine(Box::new(Wait { members, profile, gate, step, before, snapshot, consent, module: self })))
+        Ok(Action::Engine(Box::new(Wait { cluster, profile, gate, step, before, snapshot, consent, module: self })))
     }
 }
 
 struct Wait {
     module: EtcdGate,
-    members: Vec<Member>,
+    cluster: Cluster,
     profile: Profile,
     gate: Gate,
     step: Option<Step>,
@@ -276,15 +259,15 @@ fn is_hopeless(finding: &Finding, waited: Duration) -> bool {
 #[async_trait]
 impl EngineAction for Wait {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdGate { cluster, tls, auth, client_port, timeout, .. } = &self.module;
-        let clients = match (Access { cluster, tls, auth }).clients(context, &self.members, *client_port).await {
+        let timeout = self.module.timeout;
+        let clients = match self.cluster.clients(context).await {
             // A plan may be of a cluster that does not exist yet.
             Err(ActionError::Failed(msg)) if context.check_mode() => {
                 return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
             }
             clients => clients?,
         };
-        let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
+        let names = self.cluster.names();
         let snapshot = self.verified_snapshot().await;
         let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
         let mut mark = observe(&clients, LOOK).await.mark();
@@ -348,11 +331,11 @@ impl Wait {
         {
             return Vec::new();
         }
-        let EtcdGate { data_dir, client_port, server, .. } = &self.module;
+        let EtcdGate { data_dir, server, .. } = &self.module;
         let server = server.as_ref().map(|server| Server { path: &server.path, sha256: &server.sha256, size: 0 });
         let target = self.module.name.as_deref();
-        let questions = Questions { data_dir, client_port: *client_port, server, target };
-        see_hosts(&ways(context, &self.members), questions, now).await
+        let questions = Questions { data_dir, client_port: self.cluster.client_port, server, target };
+        see_hosts(&ways(context, &self.cluster.members), questions, now).await
     }
 
     /// Why members do not answer, as far as their hosts know. Before the time is over only of those that nobody will start
@@ -384,7 +367,7 @@ impl Wait {
     fn told(&self, now: &Observation, verdict: &Verdict, msg: String) -> Outcome {
         let value = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
         Outcome { msg, ..Outcome::ok() }
-            .with("cluster", self.module.cluster.as_str())
+            .with("cluster", self.cluster.name.as_str())
             .with("gate", value(serde_json::to_value(self.module.gate)))
             .with("observation", value(serde_json::to_value(now)))
             .with("findings", value(serde_json::to_value(&verdict.findings)))

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, etcd_failed, fence, leader, led, members},
+    cluster::{Cluster, ClusterArgs, Member, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
@@ -18,8 +18,7 @@ use crate::{
         observe::{Listed, Observation, observe, see},
         rules::{Answer, Consent, Gate, MemberChange, Profile, Situation, judge},
     },
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Disruption, Effects, Outcome, Seconds, Value},
+    model::{Disruption, Effects, Outcome, Seconds},
 };
 
 /// Adds a member to a cluster as a learner, gives it a vote, or takes it out.
@@ -34,20 +33,8 @@ pub struct EtcdMember {
     name: String,
     /// What it is to be.
     state: MemberState,
-    /// The cluster's name.
-    cluster: String,
-    /// All members, with this one.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    /// The cluster. One that comes is among its `members`.
+    cluster: ClusterArgs,
     /// Where the other members connect.
     #[serde(default = "peer_port")]
     peer_port: u16,
@@ -73,10 +60,6 @@ enum MemberState {
     Absent,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn peer_port() -> u16 {
     2380
 }
@@ -92,10 +75,11 @@ impl Module for EtcdMember {
   etcd_member:
     name: \"{{ inventory_hostname }}\"
     state: learner
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   register: learner
 ";
     const RESULT: &'static [ResultField] = &[
@@ -108,8 +92,8 @@ impl Module for EtcdMember {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        let own = members.iter().find(|member| member.name == self.name).cloned();
+        let cluster = self.cluster.known()?;
+        let own = cluster.member(&self.name).cloned();
         let own = match (own, self.state) {
             (None, MemberState::Learner | MemberState::Voter) => {
                 return Err(ModuleError::new(format!("`{}` is not among `members`", self.name))
@@ -117,13 +101,13 @@ impl Module for EtcdMember {
             }
             (own, _) => own,
         };
-        Ok(Action::Engine(Box::new(Change { members, own, module: self })))
+        Ok(Action::Engine(Box::new(Change { cluster, own, module: self })))
     }
 }
 
 struct Change {
     module: EtcdMember,
-    members: Vec<Member>,
+    cluster: Cluster,
     own: Option<Member>,
 }
 
@@ -133,8 +117,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[async_trait]
 impl EngineAction for Change {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdMember { cluster, tls, auth, client_port, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let cluster = &self.cluster.name;
+        let clients = self.cluster.clients(context).await?;
         let now = self.named(led(&clients).await);
         let listed = self.listed(&now).cloned();
         match (self.module.state, listed) {
@@ -192,7 +176,7 @@ impl Change {
 
     /// Whether the rules let it happen. What only the hosts know is the business of `etcd_gate`.
     fn judge(&self, now: &Observation, change: MemberChange) -> Result<(), ActionError> {
-        let names: Vec<String> = self.members.iter().map(|member| member.name.clone()).collect();
+        let names = self.cluster.names();
         let consent =
             Consent { shrink: self.module.allow_shrink, no_snapshot: true, outage: true, ..Consent::default() };
         let situation = Situation {

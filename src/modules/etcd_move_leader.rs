@@ -8,15 +8,14 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, etcd_failed, fence, led, members},
+    cluster::{Cluster, ClusterArgs, etcd_failed, fence, led},
 };
 use crate::{
     etcd::{
         lead::{hand_over, successors},
         observe::observe,
     },
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Disruption, Effects, Outcome, Seconds, Value},
+    model::{Disruption, Effects, Outcome, Seconds},
 };
 
 /// Hands the lead of a cluster over to another member, if this one has it.
@@ -31,27 +30,10 @@ pub struct EtcdMoveLeader {
     /// Members that are not to lead next either.
     #[serde(default)]
     not_to: Vec<String>,
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// Give up after this long.
     #[serde(default = "ten_seconds")]
     timeout: Seconds,
-}
-
-fn client_port() -> u16 {
-    2379
 }
 
 fn ten_seconds() -> Seconds {
@@ -64,10 +46,11 @@ impl Module for EtcdMoveLeader {
 - name: Somebody else leads
   etcd_move_leader:
     name: \"{{ inventory_hostname }}\"
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "leader", doc: "The member that leads now." }];
 
@@ -76,21 +59,21 @@ impl Module for EtcdMoveLeader {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Move { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Move { cluster, module: self })))
     }
 }
 
 struct Move {
     module: EtcdMoveLeader,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 #[async_trait]
 impl EngineAction for Move {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdMoveLeader { name, not_to, cluster, tls, auth, client_port, timeout, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let (EtcdMoveLeader { name, not_to, timeout, .. }, cluster) = (&self.module, &self.cluster.name);
+        let clients = self.cluster.clients(context).await?;
         let own = clients.iter().find(|client| *client.name == **name);
         let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
         let now = led(&clients).await;

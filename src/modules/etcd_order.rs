@@ -8,39 +8,21 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs},
 };
 use crate::{
     etcd::{
         TurnRecord,
         observe::{Observation, observe},
     },
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Effects, Outcome, Value},
+    model::{Effects, Outcome},
 };
 
 /// Says in which order members are best changed, as things are now: those that are not well, then followers, then the leader.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdOrder {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
-}
-
-fn client_port() -> u16 {
-    2379
+    cluster: ClusterArgs,
 }
 
 impl Module for EtcdOrder {
@@ -48,10 +30,11 @@ impl Module for EtcdOrder {
     const EXAMPLE: &'static str = "\
 - name: Who is next?
   etcd_order:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
   once_per: cluster
   register: order
 ";
@@ -70,14 +53,12 @@ impl Module for EtcdOrder {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Look { members, module: self })))
+        Ok(Action::Engine(Box::new(Look { cluster: self.cluster.known()? })))
     }
 }
 
 struct Look {
-    module: EtcdOrder,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -85,8 +66,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[async_trait]
 impl EngineAction for Look {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdOrder { cluster, tls, auth, client_port, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let cluster = &self.cluster.name;
+        let clients = self.cluster.clients(context).await?;
         let seen = observe(&clients, LIMIT).await;
         let leader = seen.leader().map(|(name, _)| name.to_owned());
         let msg = leader.as_ref().map_or_else(|| "nobody leads".to_owned(), |leader| format!("{leader} leads"));

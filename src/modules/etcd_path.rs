@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs},
 };
 use crate::{
     etcd::{
@@ -17,7 +17,7 @@ use crate::{
         path::{Hop, hops_from},
         rules::Consent,
     },
-    inventory::sections::{AuthSection, Release, TlsSection},
+    inventory::sections::Release,
     model::{Effects, Outcome, Value, Version},
 };
 
@@ -27,20 +27,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdPath {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// The version that is wanted.
     version: Version,
     /// The catalogue.
@@ -54,19 +41,16 @@ pub struct EtcdPath {
     allow_auth_hop: bool,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 impl Module for EtcdPath {
     const NAME: &'static str = "etcd_path";
     const EXAMPLE: &'static str = "\
 - name: How far is it?
   etcd_path:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     version: \"{{ cluster.etcd.version }}\"
     releases: \"{{ etcd_releases }}\"
   once_per: cluster
@@ -83,14 +67,14 @@ impl Module for EtcdPath {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Look { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Look { cluster, module: self })))
     }
 }
 
 struct Look {
     module: EtcdPath,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -98,8 +82,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[async_trait]
 impl EngineAction for Look {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdPath { cluster, tls, auth, client_port, version, releases, .. } = &self.module;
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let EtcdPath { version, releases, .. } = &self.module;
+        let clients = self.cluster.clients(context).await?;
         let seen = observe(&clients, LIMIT).await;
         if let Some(silent) = seen.members.iter().find(|member| member.answer.is_err()) {
             let why = silent.trouble().unwrap_or_default();
@@ -124,7 +108,7 @@ impl EngineAction for Look {
         let from: serde_json::Map<String, Value> =
             hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
         let hops: Vec<String> = hops.iter().map(|hop| hop.to.to_string()).collect();
-        let outcome = Outcome { msg, ..Outcome::ok() }.with("cluster", cluster.as_str());
+        let outcome = Outcome { msg, ..Outcome::ok() }.with("cluster", self.cluster.name.as_str());
         Ok(outcome.with("hops", hops).with("from", Value::Object(from)))
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{ActionContext, etcd_access::Member};
+use super::{
+    ActionContext,
+    cluster::{Cluster, Member},
+};
 use crate::{
     etcd::{
         EtcdError, MemberClient,
@@ -72,23 +75,18 @@ impl Pulse {
 }
 
 /// Asks every member; of those that are silent, their machines. Servers that are about to start get a while.
-pub(super) async fn pulse(
-    context: &ActionContext,
-    clients: &[MemberClient],
-    members: &[Member],
-    client_port: u16,
-) -> Pulse {
+pub(super) async fn pulse(context: &ActionContext, clients: &[MemberClient], cluster: &Cluster) -> Pulse {
     let begun = Instant::now();
     loop {
         let now = observe(clients, LOOK).await;
         let asking = now.members.iter().map(|seen| async move {
-            let member = members.iter().find(|member| member.name == seen.name);
+            let member = cluster.member(&seen.name);
             let client = clients.iter().find(|client| *client.name == *seen.name);
             let silence = match &seen.answer {
                 Ok(view) => return (seen.name.clone(), answered(view)),
                 Err(why) => why,
             };
-            let (probed, looked) = join(probe(client), machine(context, member, client_port, silence)).await;
+            let (probed, looked) = join(probe(client), machine(context, member, cluster.client_port, silence)).await;
             (seen.name.clone(), probed.unwrap_or(looked))
         });
         let signs = join_all(asking).await;

@@ -43,7 +43,7 @@ pub struct EtcdRelease {
     /// The file on the target that a release with a `url` was downloaded to.
     #[serde(default)]
     downloaded: Option<String>,
-    /// The cluster of the target. Where servers run, its members get the file one after the other: disks that are busy with it
+    /// The name of the target's cluster. Where servers run, its members get the file one after the other: disks that are busy with it
     /// slow down a minority only.
     #[serde(default)]
     cluster: Option<String>,

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs},
     etcd_backup::failed,
     etcd_pulse::pulse,
 };
@@ -28,7 +28,7 @@ use crate::{
         restore::{self, Files, NewCluster},
         snapshot,
     },
-    inventory::sections::{AuthSection, BackupSection, TlsSection},
+    inventory::sections::BackupSection,
     model::{ByteSize, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
@@ -42,23 +42,10 @@ use crate::{
 pub struct EtcdRestore {
     /// Which step it is.
     state: RestoreState,
-    /// The cluster's name.
-    pub(super) cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    pub(super) tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    pub(super) auth: AuthSection,
+    cluster: ClusterArgs,
     /// The cluster's section `backup`.
     #[serde(default)]
     backup: BackupSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
     /// Where members connect to each other.
     #[serde(default = "peer_port")]
     peer_port: u16,
@@ -119,10 +106,6 @@ enum RestoreState {
     Drilled,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn peer_port() -> u16 {
     2380
 }
@@ -146,10 +129,11 @@ impl Module for EtcdRestore {
 - name: Backup
   etcd_restore:
     state: prepared
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     from: s3:backups/etcd
   once_per: cluster
   register: restore
@@ -176,7 +160,7 @@ impl Module for EtcdRestore {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
+        let cluster = self.cluster.known()?;
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         if self.token.as_deref().is_some_and(|token| token.is_empty() || !is_plain(token)) {
             return Err(ModuleError::new("`token` takes what the state `prepared` has said"));
@@ -185,7 +169,7 @@ impl Module for EtcdRestore {
             return Err(ModuleError::new(format!("`{}` is not a whole path", self.data_dir)));
         }
         let at = self.at.as_deref().map(time).transpose()?;
-        Ok(Action::Engine(Box::new(Restore { members, at, module: self })))
+        Ok(Action::Engine(Box::new(Restore { cluster, at, module: self })))
     }
 }
 
@@ -198,7 +182,7 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, ModuleError> {
 
 pub(super) struct Restore {
     pub(super) module: EtcdRestore,
-    pub(super) members: Vec<Member>,
+    pub(super) cluster: Cluster,
     at: Option<Timestamp>,
 }
 
@@ -252,8 +236,8 @@ pub(super) enum Source {
 }
 
 impl Restore {
-    fn cluster(&self, token: &str) -> NewCluster {
-        let peers = self.members.iter().map(|member| {
+    fn new_cluster(&self, token: &str) -> NewCluster {
+        let peers = self.cluster.members.iter().map(|member| {
             let peer = member.peer(self.module.peer_port);
             let url = peer.split_once('=').map_or(peer.as_str(), |(_, url)| url).to_owned();
             (member.name.clone(), url)
@@ -266,7 +250,7 @@ impl Restore {
     }
 
     async fn prepare(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let cluster = &self.module.cluster;
+        let cluster = &self.cluster.name;
         let source = self.find().await?;
         let described = source.describe();
         if let Some(refusal) = self.refusal(context).await? {
@@ -283,7 +267,7 @@ impl Restore {
         let beginnings = [format!("{cluster}-restored-"), format!("{cluster}-drill-")];
         forget_others(&context.state, &beginnings).map_err(io_failed)?;
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io_failed)?;
-        let new = self.cluster(&token);
+        let new = self.new_cluster(&token);
         let made = self.make(context, &source, &folder, &new).await;
         if made.is_err() {
             // A broken one is of no use, and it holds what somebody may have wanted encrypted.
@@ -326,7 +310,7 @@ impl Restore {
     }
 
     pub(super) async fn find(&self) -> Result<Source, ActionError> {
-        let EtcdRestore { cluster, backup, from, which, backup_of, .. } = &self.module;
+        let EtcdRestore { backup, from, which, backup_of, .. } = &self.module;
         let from = from.as_ref().or(backup.to.as_ref()).filter(|from| !from.is_empty());
         let from = from.ok_or_else(|| ActionError::Failed("it is not said where the backup is: `from`".into()))?;
         let place: Place = from.parse().map_err(failed)?;
@@ -336,7 +320,7 @@ impl Restore {
             return Ok(Source::File(path.clone()));
         }
         let store = Store::open(&place, &backup::Access::of(backup)).map_err(failed)?;
-        let of = backup_of.as_ref().unwrap_or(cluster);
+        let of = backup_of.as_ref().unwrap_or(&self.cluster.name);
         let kept = backups(&store, of).await.map_err(failed)?;
         let named = |manifest: &&Manifest| {
             which
@@ -378,28 +362,30 @@ impl Restore {
             true => Ok(()),
             false => Err(ActionError::Failed(format!(
                 "the backup is of etcd {written_by}, and `{}` is to run {version}, which cannot be trusted to read it; restore it with etcd {}.{}, then change the version",
-                self.module.cluster, old.0, old.1
+                self.cluster.name, old.0, old.1
             ))),
         }
     }
 
     /// Whether the cluster still serves, or might: then nothing is to be restored, unless somebody insists.
     async fn refusal(&self, context: &ActionContext) -> Result<Option<Outcome>, ActionError> {
-        let EtcdRestore { cluster, tls, auth, client_port, force, .. } = &self.module;
-        if *force {
+        if self.module.force {
             return Ok(None);
         }
-        let clients = match (Access { cluster, tls, auth }).onlookers(context, &self.members, *client_port).await {
+        let clients = match self.cluster.onlookers(context).await {
             Ok(clients) => clients,
             Err(error) => return Ok(self.strangers(context, &error).await),
         };
-        let pulse = pulse(context, &clients, &self.members, *client_port).await;
-        Ok(pulse.refusal(cluster, "A restore takes all back to the backup; --force does so, and keeps the old data"))
+        let pulse = pulse(context, &clients, &self.cluster).await;
+        Ok(pulse.refusal(
+            &self.cluster.name,
+            "A restore takes all back to the backup; --force does so, and keeps the old data",
+        ))
     }
 
     /// Without a certificate nobody can be asked whether the cluster serves; but whether there is data can be seen.
     async fn strangers(&self, context: &ActionContext, why: &ActionError) -> Option<Outcome> {
-        for member in &self.members {
+        for member in &self.cluster.members {
             let look = Payload::new(include_str!("etcd_bootstrap.sh")).value("data_dir", &self.module.data_dir);
             let found = match context.reach.session(&member.name, &context.session) {
                 Some(session) => session.run_one(look, false).await.map_err(|error| error.to_string()),
@@ -443,7 +429,7 @@ impl Restore {
         };
         let prepared = Prepared::of(&folder).map_err(gone)?;
         let name = self.module.name.as_deref().unwrap_or_default();
-        let files = self.cluster(token).files(name);
+        let files = self.new_cluster(token).files(name);
         let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
         self.send(context, &prepared, &folder, &files).await
     }
@@ -484,10 +470,10 @@ impl Restore {
 
     /// What was known of the old cluster is kept beside it.
     fn record(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let (cluster, token) = (&self.module.cluster, self.token()?);
+        let (cluster, token) = (&self.cluster.name, self.token()?);
         let wrong = |error: crate::state::StateError| ActionError::Failed(error.to_string());
         let before = ClusterRecord::load(&context.state, cluster).map_err(wrong)?;
-        let id = format!("{:x}", self.cluster(token).id);
+        let id = format!("{:x}", self.new_cluster(token).id);
         if before.as_ref().is_some_and(|record| record.cluster_id.as_ref() == Some(&id)) {
             return Ok(Outcome::ok());
         }
@@ -499,20 +485,18 @@ impl Restore {
             let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
             before.keep(&context.state, &format!("{cluster}.before-{time}")).map_err(wrong)?;
         }
-        let members = self.members.iter().map(|member| member.name.clone()).collect();
-        let record =
-            ClusterRecord { phase: Phase::Forming, token: token.to_owned(), members, cluster_id: Some(id.clone()) };
+        let (members, token) = (self.cluster.names(), token.to_owned());
+        let record = ClusterRecord { phase: Phase::Forming, token, members, cluster_id: Some(id.clone()) };
         record.keep(&context.state, cluster).map_err(wrong)?;
         Ok(Outcome { msg: format!("the cluster {id}"), ..Outcome::changed() })
     }
 
     /// The end: all of them have the same, and nothing of it has to stay here.
     async fn compare(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdRestore { cluster, tls, auth, client_port, .. } = &self.module;
         if context.check_mode() {
             return Ok(Outcome { unknown: true, msg: "would compare the members".into(), ..Outcome::ok() });
         }
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let clients = self.cluster.clients(context).await?;
         let revision = observe(&clients, LOOK).await.views().map(|(_, view)| view.revision).min().unwrap_or(0);
         let hashes = futures_util::future::join_all(clients.iter().map(|client| hash(client, revision))).await;
         let mut found = Vec::new();

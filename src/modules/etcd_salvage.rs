@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs, Member},
     etcd_apart::{Apart, done},
     etcd_pulse::{Pulse, pulse},
     etcd_service::{Down, down},
@@ -30,7 +30,6 @@ use crate::{
         restore::{Tail, TailReader},
         snapshot,
     },
-    inventory::sections::{AuthSection, TlsSection},
     model::{ByteSize, Effects, Outcome, Resource, Value},
     remote::{Payload, Session},
 };
@@ -47,20 +46,7 @@ use crate::{
 pub struct EtcdSalvage {
     /// Which step it is.
     state: SalvageState,
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// The folder for the data.
     data_dir: String,
     /// Whom the data belongs to.
@@ -91,20 +77,17 @@ enum SalvageState {
     Saved,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 impl Module for EtcdSalvage {
     const NAME: &'static str = "etcd_salvage";
     const EXAMPLE: &'static str = "\
 - name: What is left
   etcd_salvage:
     state: looked
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     data_dir: /var/lib/etcd/data
     user: etcd
     environment: /etc/etcd/etcd.env
@@ -134,21 +117,20 @@ impl Module for EtcdSalvage {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
+        let cluster = self.cluster.known()?;
         if !self.data_dir.starts_with('/') || self.data_dir.len() < 2 {
             return Err(ModuleError::new(format!("`{}` is not a whole path", self.data_dir)));
         }
-        let named = |name: &String| members.iter().any(|member| member.name == *name);
-        if let Some(name) = self.through.as_ref().filter(|name| !named(name)) {
-            return Err(ModuleError::new(format!("`{name}` is no member of `{}`", self.cluster)));
+        if let Some(name) = self.through.as_ref().filter(|name| cluster.member(name).is_none()) {
+            return Err(ModuleError::new(format!("`{name}` is no member of `{}`", cluster.name)));
         }
-        Ok(Action::Engine(Box::new(Salvage { members, module: self })))
+        Ok(Action::Engine(Box::new(Salvage { cluster, module: self })))
     }
 }
 
 struct Salvage {
     module: EtcdSalvage,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 /// How long a host may take to say what there is before it counts as one that does not answer.
@@ -264,26 +246,21 @@ impl EngineAction for Salvage {
 }
 
 impl Salvage {
-    fn access(&self) -> Access<'_> {
-        let EtcdSalvage { cluster, tls, auth, .. } = &self.module;
-        Access { cluster, tls, auth }
-    }
-
     async fn report(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdSalvage { cluster, client_port, force, .. } = &self.module;
-        let clients = self.access().onlookers(context, &self.members, *client_port).await?;
-        let pulse = pulse(context, &clients, &self.members, *client_port).await;
+        let cluster = &self.cluster.name;
+        let clients = self.cluster.onlookers(context).await?;
+        let pulse = pulse(context, &clients, &self.cluster).await;
         if let Some(refusal) = pulse.refusal(cluster, &way_out(cluster, &pulse)).filter(|_| pulse.serves()) {
             return Ok(refusal);
         }
         let record = ClusterRecord::load(&context.state, cluster);
         let record = record.map_err(|error| ActionError::Failed(error.to_string()))?;
-        let looks = join_all(self.members.iter().map(|member| self.look_at(context, member))).await;
-        let danger = match force {
+        let looks = join_all(self.cluster.members.iter().map(|member| self.look_at(context, member))).await;
+        let danger = match self.module.force {
             true => None,
             false => self.danger(&pulse, &looks, record.as_ref()),
         };
-        let found = looks.into_iter().zip(&self.members);
+        let found = looks.into_iter().zip(&self.cluster.members);
         let found: Vec<(&Member, Found)> =
             found.map(|(look, member)| (member, Found::of(look, member, &pulse))).collect();
         let size = self.size(&pulse, record.as_ref());
@@ -303,7 +280,7 @@ impl Salvage {
     /// How many voters the cluster has: as its members list them, or else as far as is known here.
     fn size(&self, pulse: &Pulse, record: Option<&ClusterRecord>) -> usize {
         match pulse.now.voters().count() {
-            0 => record.map_or(0, |record| record.members.len()).max(self.members.len()),
+            0 => record.map_or(0, |record| record.members.len()).max(self.cluster.members.len()),
             voters => voters,
         }
     }
@@ -315,7 +292,7 @@ impl Salvage {
         found: &[(&Member, Found)],
         lines: Vec<String>,
     ) -> Result<Outcome, ActionError> {
-        let cluster = &self.module.cluster;
+        let cluster = &self.cluster.name;
         let Some((best, rest)) = self.choose(found) else {
             return Err(ActionError::Failed(format!(
                 "there is no data to recover `{cluster}` from; `etcdrun restore {cluster}` takes a backup.\n{}",
@@ -376,32 +353,32 @@ impl Salvage {
         looks: &[Result<Looked, String>],
         record: Option<&ClusterRecord>,
     ) -> Option<String> {
-        let cluster = &self.module.cluster;
+        let cluster = &self.cluster.name;
         let unknown = pulse.refusal(cluster, &way_out(cluster, pulse)).map(|outcome| outcome.msg);
         unknown.or_else(|| self.unfinished(looks)).or_else(|| self.elsewhere(record?))
     }
 
     /// In the middle of a restore the newest data may be that which was set aside.
     fn unfinished(&self, looks: &[Result<Looked, String>]) -> Option<String> {
-        let mut pairs = self.members.iter().zip(looks);
+        let mut pairs = self.cluster.members.iter().zip(looks);
         let (member, note) =
             pairs.find_map(|(member, look)| Some((member, look.as_ref().ok()?.unfinished.as_ref()?)))?;
         Some(format!(
             "a restore of `{}` broke off half way, as {note} on {} shows; `etcdrun resume` goes on with it. --force looks only at what is there now",
-            self.module.cluster, member.name
+            self.cluster.name, member.name
         ))
     }
 
     /// Members that the inventory has no more can be a cluster by themselves.
     fn elsewhere(&self, record: &ClusterRecord) -> Option<String> {
-        let is_here = |name: &&String| self.members.iter().any(|member| member.name == **name);
-        let gone: Vec<&str> = record.members.iter().filter(|name| !is_here(name)).map(String::as_str).collect();
+        let is_gone = |name: &&str| self.cluster.member(name).is_none();
+        let gone: Vec<&str> = record.members.iter().map(String::as_str).filter(is_gone).collect();
         let could_serve = gone.len() > record.members.len() / 2;
         could_serve.then(|| {
             format!(
                 "{} were members of `{}` and are not in the inventory any more, and together they are a majority: if they still run, there would be two clusters. Make sure that they are off for good; --force says that they are",
                 gone.join(", "),
-                self.module.cluster
+                self.cluster.name
             )
         })
     }
@@ -420,7 +397,7 @@ impl Salvage {
                 Err(format!(
                     "the members have data of different clusters ({}), and nothing is known here of which is `{}`; --through names the member that counts",
                     ids.join(", "),
-                    self.module.cluster
+                    self.cluster.name
                 ))
             }
             first => Ok(first.map_or(0, |(_, id)| *id)),
@@ -461,13 +438,13 @@ impl Salvage {
         if context.check_mode() {
             return Ok(Outcome { unknown: true, msg: "would wait until it serves".into(), ..Outcome::ok() });
         }
-        let clients = self.access().clients(context, &self.members, self.module.client_port).await?;
+        let clients = self.cluster.clients(context).await?;
         let begun = Instant::now();
         loop {
             let now = observe(&clients, LOOK).await;
             let serving: Vec<&str> = now.views().filter(|(_, view)| view.read.is_ok()).map(|(name, _)| name).collect();
             if !serving.is_empty() {
-                let msg = format!("`{}` serves again: {}", self.module.cluster, serving.join(", "));
+                let msg = format!("`{}` serves again: {}", self.cluster.name, serving.join(", "));
                 return Ok(Outcome { msg, ..Outcome::ok() });
             }
             if begun.elapsed() > GRACE {
@@ -485,8 +462,9 @@ impl Salvage {
             let name = member.name.clone();
             async move { Some((timeout(ANSWER, down(context, &name)).await.ok()??, name)) }
         };
-        let down: Vec<(Down, String)> = join_all(self.members.iter().map(ask)).await.into_iter().flatten().collect();
-        if self.members.len() - down.len() >= self.module.majority {
+        let down: Vec<(Down, String)> =
+            join_all(self.cluster.members.iter().map(ask)).await.into_iter().flatten().collect();
+        if self.cluster.members.len() - down.len() >= self.module.majority {
             return Ok(());
         }
         let (why, names): (Vec<String>, Vec<String>) = down.into_iter().map(|(why, name)| (why.text(), name)).unzip();
@@ -495,8 +473,9 @@ impl Salvage {
 
     /// The member that has the most is no way out if its own data is why it does not run.
     fn in_vain(&self, why: &str, down: &[String]) -> ActionError {
-        let EtcdSalvage { cluster, through, .. } = &self.module;
-        let best = through.as_deref().filter(|best| !down.iter().any(|name| name == best)).unwrap_or("MEMBER");
+        let cluster = &self.cluster.name;
+        let best =
+            self.module.through.as_deref().filter(|best| !down.iter().any(|name| name == best)).unwrap_or("MEMBER");
         ActionError::Failed(format!(
             "`{cluster}` does not serve although etcd was started: {why}. Mend that, and nothing is lost; or `etcdrun recover {cluster} --through {best}` makes a new cluster of what that one has"
         ))
@@ -550,7 +529,7 @@ impl Salvage {
     /// Of the target: a copy, a server on it, and a snapshot of that.
     async fn save(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let name = self.module.through.as_deref().unwrap_or_default();
-        let member = self.members.iter().find(|member| member.name == name);
+        let member = self.cluster.member(name);
         let member = member.ok_or_else(|| ActionError::Failed("`through` does not say which member this is".into()))?;
         if context.check_mode() {
             let msg = format!("would take a snapshot of what {name} has");
@@ -578,7 +557,7 @@ impl Salvage {
         context.session.append_stream(Path::new("record"), &mut &*record, &there, 0, &|_| {}).await?;
         let append = self.payload("append").value("log", &left.log).value("end", left.tail.end.to_string());
         done(context.run(append).await?)?;
-        let apart = Apart { access: self.access(), payload: &|action| self.payload(action) };
+        let apart = Apart { cluster: &self.cluster, payload: &|action| self.payload(action) };
         let (client, revision) = apart.start(context, member, true).await?;
         let (dest, size) = self.keep(context, &client, member).await?;
         Ok((dest, size, revision))
@@ -594,7 +573,7 @@ impl Salvage {
         let folder = context.state.join("recover");
         fs::create_dir_all(&folder).await.map_err(io_failed)?;
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-        let dest = folder.join(format!("{}-{}-{time}.db", self.module.cluster, member.name));
+        let dest = folder.join(format!("{}-{}-{time}.db", self.cluster.name, member.name));
         let dest = std::path::absolute(dest).map_err(io_failed)?;
         let (part, file) = Scratch::create(&folder, &context.permit()?).map_err(io_failed)?;
         let snapshot = snapshot::save(client, file, &*context.progress).await;
@@ -648,11 +627,13 @@ mod tests {
 
     fn salvage(through: Option<&str>) -> Salvage {
         let module = json!({
-            "state": "looked", "cluster": "prod", "data_dir": "/data", "user": "etcd", "environment": "/env",
+            "state": "looked", "cluster": {"name": "prod"}, "data_dir": "/data", "user": "etcd", "environment": "/env",
             "through": through,
         });
         let member = |name: &str| Member { name: name.into(), ip: "192.0.2.1".into() };
-        Salvage { module: serde_json::from_value(module).unwrap(), members: ["a", "b", "c"].map(member).into() }
+        let module: EtcdSalvage = serde_json::from_value(module).unwrap();
+        let cluster = module.cluster.known().unwrap();
+        Salvage { module, cluster: Cluster { members: ["a", "b", "c"].map(member).into(), ..cluster } }
     }
 
     fn data(term: u64, index: u64, runs: bool) -> Found {
@@ -662,7 +643,7 @@ mod tests {
     }
 
     fn proposal(salvage: &Salvage, found: [Found; 3]) -> Outcome {
-        let found: Vec<(&Member, Found)> = salvage.members.iter().zip(found).collect();
+        let found: Vec<(&Member, Found)> = salvage.cluster.members.iter().zip(found).collect();
         let id = salvage.cluster_id(Some(7), &found).unwrap();
         let found: Vec<(&Member, Found)> = found.into_iter().map(|(member, found)| (member, found.only(id))).collect();
         salvage.propose(&Pulse::default(), 3, &found, Vec::new()).unwrap()
@@ -679,7 +660,7 @@ mod tests {
         assert_eq!((text(&outcome, "way"), text(&outcome, "best")), ("salvage".into(), "c".into()));
         // A longer log of an older term is worth less.
         let found = [data(2, 90, true), data(3, 5, true), data(3, 9, true)];
-        let found: Vec<(&Member, Found)> = salvage.members.iter().zip(found).collect();
+        let found: Vec<(&Member, Found)> = salvage.cluster.members.iter().zip(found).collect();
         let (best, rest) = salvage.choose(&found).unwrap();
         assert_eq!((best.name.as_str(), rest.as_str()), ("c", "a has an older log, b is 4 entries behind"));
         let named = super::tests::salvage(Some("a"));
@@ -730,7 +711,7 @@ mod tests {
             })
         };
         let ask = |salvage: &Salvage, known: Option<u64>, ids: [u64; 2]| {
-            let found: Vec<(&Member, Found)> = salvage.members.iter().zip(found(ids)).collect();
+            let found: Vec<(&Member, Found)> = salvage.cluster.members.iter().zip(found(ids)).collect();
             salvage.cluster_id(known, &found)
         };
         assert_eq!(ask(&salvage(None), None, [5, 5]), Ok(5));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, clients, led, members},
+    cluster::{Cluster, ClusterArgs, led},
 };
 use crate::{
     etcd::{
@@ -21,7 +21,6 @@ use crate::{
         lead::{hand_over, successors},
         look,
     },
-    inventory::sections::{AuthSection, TlsSection},
     model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
@@ -39,20 +38,7 @@ const HAND_OVER: Duration = Duration::from_secs(10);
 pub struct EtcdService {
     /// The member that the target is.
     name: String,
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// The program that should run; another one that runs gives way to it.
     #[serde(default)]
     server: Option<String>,
@@ -64,20 +50,17 @@ pub struct EtcdService {
     allow_outage: bool,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 impl Module for EtcdService {
     const NAME: &'static str = "etcd_service";
     const EXAMPLE: &'static str = "\
 - name: Service
   etcd_service:
     name: \"{{ inventory_hostname }}\"
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     reads: [/etc/etcd/etcd.env, /etc/etcd/pki/server.key, /etc/etcd/pki/ca.crt]
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "restarted", doc: "Whether it ran before." }];
@@ -88,14 +71,14 @@ impl Module for EtcdService {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Converge { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Converge { cluster, module: self })))
     }
 }
 
 struct Converge {
     module: EtcdService,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 /// One member of a cluster at a time.
@@ -134,9 +117,9 @@ impl Converge {
     }
 
     async fn restart(&self, context: &ActionContext, newer: &str) -> Result<Outcome, ActionError> {
-        let turn = turn(&self.module.cluster);
+        let turn = turn(&self.cluster.name);
         let _mine = turn.lock().await;
-        let clients = self.clients(context).await?;
+        let clients = self.cluster.clients(context).await?;
         let before = look(&clients).await;
         self.can_spare(&before)?;
         self.hand_over(&clients, &before).await?;
@@ -148,16 +131,10 @@ impl Converge {
         Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
     }
 
-    async fn clients(&self, context: &ActionContext) -> Result<Vec<MemberClient>, ActionError> {
-        let EtcdService { cluster, tls, auth, client_port, .. } = &self.module;
-        let credential = Access { cluster, tls, auth }.root(context).await?;
-        clients(context, &self.members, *client_port, &credential)
-    }
-
     /// The others must be a majority of all, whatever state this one is in.
     fn can_spare(&self, status: &ClusterStatus) -> Result<(), ActionError> {
         let name = &self.module.name;
-        let voters = self.members.len();
+        let voters = self.cluster.members.len();
         let others = status.members.iter().flatten().filter(|member| member.name != *name && member.is_healthy);
         let (others, majority) = (others.count(), voters / 2 + 1);
         if others >= majority || self.module.allow_outage {

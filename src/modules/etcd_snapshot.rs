@@ -13,7 +13,7 @@ use tokio::fs;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Access, Member, members},
+    cluster::{Cluster, ClusterArgs},
     local,
     scratch::Scratch,
 };
@@ -23,8 +23,7 @@ use crate::{
         observe::{Observation, observe},
         snapshot::{self, Snapshot, SnapshotError},
     },
-    inventory::sections::{AuthSection, TlsSection},
-    model::{Effects, Outcome, Resource, Value},
+    model::{Effects, Outcome, Resource},
     remote::Payload,
 };
 
@@ -35,20 +34,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdSnapshot {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// The file; if it ends in a slash, a folder, in which it is named by cluster and time. On the operator's machine a
     /// relative path is beside the playbook.
     dest: String,
@@ -70,19 +56,16 @@ enum SnapshotPlace {
     Target,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 impl Module for EtcdSnapshot {
     const NAME: &'static str = "etcd_snapshot";
     const EXAMPLE: &'static str = "\
 - name: Snapshot
   etcd_snapshot:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     dest: snapshots/
   once_per: cluster
 ";
@@ -108,19 +91,19 @@ impl Module for EtcdSnapshot {
         if self.on == SnapshotPlace::Target && !self.dest.starts_with('/') {
             return Err(ModuleError::new(format!("`{}` is not a whole path on the target", self.dest)));
         }
-        let members = members(&self.members)?;
+        let cluster = self.cluster.known()?;
         let given = local::with_home(&self.dest);
         let dest = match (self.on, context.file_paths.last()) {
             (SnapshotPlace::Operator, Some(folder)) => folder.join(&given),
             _ => given,
         };
-        Ok(Action::Engine(Box::new(Take { members, dest, module: self })))
+        Ok(Action::Engine(Box::new(Take { cluster, dest, module: self })))
     }
 }
 
 struct Take {
     module: EtcdSnapshot,
-    members: Vec<Member>,
+    cluster: Cluster,
     dest: PathBuf,
 }
 
@@ -129,16 +112,15 @@ const LOOK: Duration = Duration::from_secs(10);
 #[async_trait]
 impl EngineAction for Take {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdSnapshot { cluster, tls, auth, client_port, .. } = &self.module;
         let dest = self.dest();
         if context.check_mode() {
             let msg = format!("would be kept as {}", dest.display());
             return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
         }
-        let clients = Access { cluster, tls, auth }.clients(context, &self.members, *client_port).await?;
+        let clients = self.cluster.clients(context).await?;
         let now = observe(&clients, LOOK).await;
-        let mut failure =
-            ActionError::Failed(format!("no member of `{cluster}` is well enough to take a snapshot from"));
+        let nobody = format!("no member of `{}` is well enough to take a snapshot from", self.cluster.name);
+        let mut failure = ActionError::Failed(nobody);
         for client in order(&clients, &now, self.module.through.as_deref()) {
             match self.take(context, client, &dest).await {
                 Ok(snapshot) => {
@@ -168,7 +150,7 @@ impl Take {
             return self.dest.clone();
         }
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        self.dest.join(format!("{}-{time}.db", self.module.cluster))
+        self.dest.join(format!("{}-{time}.db", self.cluster.name))
     }
 
     async fn take(

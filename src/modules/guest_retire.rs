@@ -19,7 +19,7 @@ const BODY: &str = concat!(include_str!("libvirt.sh"), "\n", include_str!("guest
 #[serde(deny_unknown_fields)]
 pub struct GuestRetire {
     name: String,
-    /// The cluster that it must belong to.
+    /// The name of the cluster that it must belong to.
     cluster: String,
     /// Remove its disks rather than set them aside.
     #[serde(default)]

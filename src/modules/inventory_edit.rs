@@ -34,7 +34,7 @@ static TURN: Mutex<()> = Mutex::new(());
 #[serde(deny_unknown_fields)]
 pub struct InventoryEdit {
     path: String,
-    /// The cluster whose entry is meant; the whole file if not given.
+    /// The name of the cluster whose entry is meant; the whole file if not given.
     #[serde(default)]
     cluster: String,
     /// The SHA-256 of the entry as it was.

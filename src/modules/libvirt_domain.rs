@@ -75,7 +75,7 @@ pub struct LibvirtDomain {
     /// A file of the hypervisor with an Ignition configuration, handed to the guest by the firmware.
     #[serde(default)]
     ignition: Option<String>,
-    /// The cluster that the guest belongs to, kept in the domain's metadata.
+    /// The name of the cluster that the guest belongs to, kept in the domain's metadata.
     #[serde(default)]
     cluster: Option<String>,
     /// The member that lives in the guest, kept in the domain's metadata.

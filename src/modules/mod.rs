@@ -9,13 +9,13 @@
 mod action;
 mod assert;
 mod cloud_init;
+mod cluster;
 mod command;
 mod copy;
 mod debug;
 mod domain_changes;
 mod domain_xml;
 mod download;
-mod etcd_access;
 mod etcd_alarm;
 mod etcd_apart;
 mod etcd_auth;
@@ -96,7 +96,7 @@ mod wait_for;
 mod words;
 
 pub use action::{Action, ActionContext, ActionError, EngineAction, Progress, Reach};
-pub(crate) use etcd_access::tunnel;
+pub(crate) use cluster::tunnel;
 pub(crate) use etcd_found::{FoundEtcd, find_etcd, read_etcd_files};
 pub use etcd_hosts::{Questions, Server, Way, see_hosts};
 pub(crate) use etcd_restore::time as restore_time;

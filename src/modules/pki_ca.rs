@@ -10,7 +10,10 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField};
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{Cluster, ClusterArgs},
+};
 use crate::{
     etcd::ClusterRecord,
     inventory::sections::TlsSection,
@@ -26,18 +29,16 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiCa {
-    /// The cluster whose authority it is.
-    cluster: String,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
+    /// The cluster whose authority it is; its `name` and `tls` are enough.
+    cluster: ClusterArgs,
 }
 
 impl Module for PkiCa {
     const NAME: &'static str = "pki_ca";
     const EXAMPLE: &'static str = "\
 - name: Certificate authority
-  pki_ca: { cluster: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
+  pki_ca:
+    cluster: { name: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[
@@ -54,26 +55,30 @@ impl Module for PkiCa {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        Ok(Action::Engine(Box::new(self)))
+        Ok(Action::Engine(Box::new(Make { cluster: self.cluster.known()? })))
     }
 }
 
+struct Make {
+    cluster: Cluster,
+}
+
 #[async_trait]
-impl EngineAction for PkiCa {
+impl EngineAction for Make {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let store = Store::new(&context.state, &self.cluster);
-        let there = authority(context, &self.cluster, &self.tls).await?;
+        let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
+        let there = authority(context, &self.cluster).await?;
         let (authority, is_new) = match there {
             Some(authority) => (authority, false),
             None if context.check_mode() => {
                 return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
             }
-            None => (make(context, &self.cluster, &self.tls).await?, true),
+            None => (make(context, &self.cluster).await?, true),
         };
         if !context.check_mode() {
             store.keep_certificate(&authority.trusted).map_err(failed)?;
             match store.rotation().map_err(failed)? {
-                Some(rotation) if rotation.is_over(&self.tls) => drop(rotation.end(&self.tls, &store).map_err(failed)?),
+                Some(rotation) if rotation.is_over(tls) => drop(rotation.end(tls, &store).map_err(failed)?),
                 _ => {}
             }
         }
@@ -114,23 +119,22 @@ type Key = (PathBuf, String);
 /// The authority of a cluster, if there is one. What it signs must be worth something to the members.
 pub(super) async fn authority(
     context: &ActionContext,
-    cluster: &str,
-    tls: &TlsSection,
+    cluster: &Cluster,
 ) -> Result<Option<Arc<Authority>>, ActionError> {
-    let key = (context.state.clone(), cluster.to_owned());
+    let key = (context.state.clone(), cluster.name.clone());
     if let Some(known) = OPENED.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(Some(known.clone()));
     }
-    let opened = on_a_thread(context, cluster, tls, |_, tls, keeping| Authority::open(tls, keeping)).await?;
+    let opened = on_a_thread(context, cluster, |_, tls, keeping| Authority::open(tls, keeping)).await?;
     if let Some(authority) = &opened {
-        is_trusted(&context.state, cluster, authority)?;
+        is_trusted(&context.state, &cluster.name, authority)?;
     }
     Ok(opened.map(|authority| remember(key, authority)))
 }
 
-async fn make(context: &ActionContext, cluster: &str, tls: &TlsSection) -> Result<Arc<Authority>, ActionError> {
-    let made = on_a_thread(context, cluster, tls, Authority::make).await?;
-    Ok(remember((context.state.clone(), cluster.to_owned()), made))
+async fn make(context: &ActionContext, cluster: &Cluster) -> Result<Arc<Authority>, ActionError> {
+    let made = on_a_thread(context, cluster, Authority::make).await?;
+    Ok(remember((context.state.clone(), cluster.name.clone()), made))
 }
 
 fn remember(key: Key, authority: Authority) -> Arc<Authority> {
@@ -148,13 +152,12 @@ pub(super) fn forget(context: &ActionContext, cluster: &str) {
 /// Opening a key may ask for a passphrase, and so take its time.
 pub(super) async fn on_a_thread<T: Send + 'static>(
     context: &ActionContext,
-    cluster: &str,
-    tls: &TlsSection,
+    cluster: &Cluster,
     work: impl FnOnce(&str, &TlsSection, &Keeping<'_>) -> Result<T, PkiError> + Send + 'static,
 ) -> Result<T, ActionError> {
-    let store = Store::new(&context.state, cluster);
-    let (opener, tls, cluster) = (context.opener.clone(), tls.clone(), cluster.to_owned());
-    let work = move || work(&cluster, &tls, &Keeping { store: &store, opener: opener.as_ref() });
+    let (store, opener) = (cluster.store(context), context.opener.clone());
+    let (name, tls) = (cluster.name.clone(), cluster.tls.clone());
+    let work = move || work(&name, &tls, &Keeping { store: &store, opener: opener.as_ref() });
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| ActionError::Failed(error.to_string()))?.map_err(failed)
 }

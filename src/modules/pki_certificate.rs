@@ -9,14 +9,13 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::tunnel,
+    cluster::{Cluster, ClusterArgs, tunnel},
     local::Fingerprint,
     pki_ca::{authority, failed},
     place::{Place, attributes},
 };
 use crate::{
     etcd::{Credential, EtcdError, MemberClient},
-    inventory::sections::TlsSection,
     model::{Diff, Effects, FileMode, Outcome, Resource, Seconds, Value},
     pki::{Authority, Brought, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
     remote::Payload,
@@ -31,11 +30,8 @@ const LOOK: &str = concat!(include_str!("attributes.sh"), include_str!("pki_cert
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiCertificate {
-    /// The cluster whose authority signs.
-    cluster: String,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
+    /// The cluster whose authority signs; its `name` and `tls` are enough.
+    cluster: ClusterArgs,
     /// The common name.
     name: String,
     /// Host names and addresses that the certificate is for.
@@ -53,7 +49,7 @@ pub struct PkiCertificate {
     /// The key of `certificate_file`; it may be encrypted with age.
     #[serde(default)]
     key_file: Option<String>,
-    /// Renew it so long before its end, if that is longer than what `tls` says.
+    /// Renew it so long before its end, if that is longer than what the cluster's `tls` says.
     #[serde(default)]
     early_renewal: Option<Seconds>,
     /// Refuse to make a new key: servers that run would not take it up without a restart.
@@ -77,8 +73,7 @@ impl Module for PkiCertificate {
     const EXAMPLE: &'static str = "\
 - name: Certificate of the member
   pki_certificate:
-    cluster: \"{{ cluster.name }}\"
-    tls: \"{{ cluster.tls }}\"
+    cluster: { name: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
     name: \"{{ inventory_hostname }}\"
     names: [\"{{ member.ip }}\", localhost, 127.0.0.1]
     certificate: /etc/etcd/pki/server.crt
@@ -102,8 +97,14 @@ impl Module for PkiCertificate {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        Ok(Action::Engine(Box::new(self)))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Keep { cluster, module: self })))
     }
+}
+
+struct Keep {
+    module: PkiCertificate,
+    cluster: Cluster,
 }
 
 /// What is on the target.
@@ -116,14 +117,14 @@ struct Found {
 }
 
 #[async_trait]
-impl EngineAction for PkiCertificate {
+impl EngineAction for Keep {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let looked = context.run(self.look()).await?;
         if looked.failed {
             return Ok(looked);
         }
         let found = Found::of(&looked);
-        let Some(authority) = authority(context, &self.cluster, &self.tls).await? else {
+        let Some(authority) = authority(context, &self.cluster).await? else {
             return match context.check_mode() {
                 true => Ok(Outcome {
                     msg: "would be signed by the authority that is still to be made".into(),
@@ -131,12 +132,12 @@ impl EngineAction for PkiCertificate {
                 }),
                 false => Err(ActionError::Failed(format!(
                     "the cluster `{}` has no authority; `pki_ca` makes one",
-                    self.cluster
+                    self.cluster.name
                 ))),
             };
         };
-        is_valid(&self.cluster, &authority)?;
-        match (&self.certificate_file, &self.key_file) {
+        is_valid(&self.cluster.name, &authority)?;
+        match (&self.module.certificate_file, &self.module.key_file) {
             (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
             _ => self.converge(context, &authority, found).await,
         }
@@ -183,19 +184,20 @@ impl Found {
     }
 }
 
-impl PkiCertificate {
+impl Keep {
     fn look(&self) -> Payload {
         let payload = Payload::new(LOOK)
-            .value("certificate", &self.certificate)
-            .value("key", &self.key)
-            .value("authority", &self.authority);
-        attributes(payload, self.owner.as_deref(), self.group.as_deref(), None)
+            .value("certificate", &self.module.certificate)
+            .value("key", &self.module.key)
+            .value("authority", &self.module.authority);
+        attributes(payload, self.module.owner.as_deref(), self.module.group.as_deref(), None)
     }
 
     fn request(&self) -> Request {
-        let names = self.names.iter().chain(&self.tls.names).map(String::as_str);
-        let request = Request::new(&self.name, Usage::Member, &self.tls).with_names(names);
-        let early = self.early_renewal.map_or(Duration::ZERO, |early| early.0);
+        let tls = &self.cluster.tls;
+        let names = self.module.names.iter().chain(&tls.names).map(String::as_str);
+        let request = Request::new(&self.module.name, Usage::Member, tls).with_names(names);
+        let early = self.module.early_renewal.map_or(Duration::ZERO, |early| early.0);
         Request { early_renewal: request.early_renewal.max(early), ..request }
     }
 
@@ -225,9 +227,9 @@ impl PkiCertificate {
         authority: &Authority,
         found: Found,
     ) -> Result<Outcome, ActionError> {
-        let store = Store::new(&context.state, &self.cluster);
-        let issued = store.issued(&self.name).map_err(failed)?;
-        let can_renew = authority.can_renew(&self.name, &store).map_err(failed)?;
+        let store = self.cluster.store(context);
+        let issued = store.issued(&self.module.name).map_err(failed)?;
+        let can_renew = authority.can_renew(&self.module.name, &store).map_err(failed)?;
         let wish = self.wish(&found, authority, issued.as_ref(), can_renew);
         let new_authority =
             found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
@@ -248,14 +250,15 @@ impl PkiCertificate {
             return Ok(outcome);
         }
         if new_authority {
-            self.put(context, &self.authority, authority.trusted.as_bytes(), "644", false).await?;
+            self.put(context, &self.module.authority, authority.trusted.as_bytes(), "644", false).await?;
         }
         let certificate = match why {
             None => found.certificate,
             Some(_) => Some(self.issue(context, authority, &store, &found, new_key).await?),
         };
         // Where nothing may restart, one that was renewed before must be shown by now, too.
-        if let Some(certificate) = certificate.as_ref().filter(|_| (why.is_some() || self.keep_key) && !new_key) {
+        if let Some(certificate) = certificate.as_ref().filter(|_| (why.is_some() || self.module.keep_key) && !new_key)
+        {
             self.is_served(context, authority, certificate).await?;
         }
         Ok(match certificate {
@@ -265,11 +268,11 @@ impl PkiCertificate {
     }
 
     fn may_change_key(&self, found: &Found, why: Option<&String>) -> Result<(), ActionError> {
-        match why.filter(|_| self.keep_key) {
+        match why.filter(|_| self.module.keep_key) {
             None => Ok(()),
             Some(why) => Err(ActionError::Failed(format!(
                 "{} needs a new key ({why}), which etcd takes up when it restarts: `etcdrun playbook {}` does that",
-                self.name,
+                self.module.name,
                 if found.certificate.is_some() { "settings.yaml" } else { "site.yaml" }
             ))),
         }
@@ -293,13 +296,13 @@ impl PkiCertificate {
         self.may_change_key(found, new_key.then(|| "another one was brought along".to_owned()).as_ref())?;
         if !context.check_mode() {
             if new_authority {
-                self.put(context, &self.authority, authority.trusted.as_bytes(), "644", false).await?;
+                self.put(context, &self.module.authority, authority.trusted.as_bytes(), "644", false).await?;
             }
             if new_key {
-                self.put(context, &self.key, brought.key.as_bytes(), "600", true).await?;
+                self.put(context, &self.module.key, brought.key.as_bytes(), "600", true).await?;
             }
             if new_certificate {
-                self.put(context, &self.certificate, brought.pem.as_bytes(), "644", false).await?;
+                self.put(context, &self.module.certificate, brought.pem.as_bytes(), "644", false).await?;
             }
         }
         let outcome = Outcome { changed: found.mended || new_key || new_authority || new_certificate, ..Outcome::ok() }
@@ -334,12 +337,12 @@ impl PkiCertificate {
             public_sha256: Some(public_sha256(&certificate)),
         };
         // Before it is sent: a key that nobody here knows of would look like somebody else's.
-        store.keep_issued(&self.name, &issued).map_err(failed)?;
+        store.keep_issued(&self.module.name, &issued).map_err(failed)?;
         if let Some(key) = &leaf.key {
             context.masker.add(key);
-            self.put(context, &self.key, key.as_bytes(), "600", true).await?;
+            self.put(context, &self.module.key, key.as_bytes(), "600", true).await?;
         }
-        self.put(context, &self.certificate, leaf.certificate.as_bytes(), "644", false).await?;
+        self.put(context, &self.module.certificate, leaf.certificate.as_bytes(), "644", false).await?;
         Ok(certificate)
     }
 
@@ -350,18 +353,18 @@ impl PkiCertificate {
         authority: &Authority,
         certificate: &Certificate,
     ) -> Result<(), ActionError> {
-        let Some(address) = &self.address else { return Ok(()) };
-        for port in &self.ports {
-            let Some(session) = context.reach.session(&self.name, &context.session) else { return Ok(()) };
+        let Some(address) = &self.module.address else { return Ok(()) };
+        for port in &self.module.ports {
+            let Some(session) = context.reach.session(&self.module.name, &context.session) else { return Ok(()) };
             let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
-            let client = MemberClient::new(&self.name, address, *port, &credential, tunnel(session));
+            let client = MemberClient::new(&self.module.name, address, *port, &credential, tunnel(session));
             let client = client.map_err(|error| ActionError::Failed(error.to_string()))?;
             let shown = match client.served(*port).await {
                 Ok(shown) => shown,
                 Err(error @ EtcdError::Handshake { .. }) => {
                     return Err(ActionError::Failed(format!(
                         "the certificate was renewed, but at port {port} {error}; does the server read {}?",
-                        self.certificate
+                        self.module.certificate
                     )));
                 }
                 // Where nothing answers, nothing has to be told.
@@ -370,7 +373,7 @@ impl PkiCertificate {
             if shown.serial != certificate.serial {
                 return Err(ActionError::Failed(format!(
                     "the certificate was renewed, but the server at port {port} still shows the one with the serial number {}; does it read {}?",
-                    shown.serial, self.certificate
+                    shown.serial, self.module.certificate
                 )));
             }
         }
@@ -387,8 +390,8 @@ impl PkiCertificate {
     ) -> Result<(), ActionError> {
         let place = Place {
             dest: dest.to_owned(),
-            owner: self.owner.clone(),
-            group: self.group.clone(),
+            owner: self.module.owner.clone(),
+            group: self.module.group.clone(),
             mode: mode.parse::<FileMode>().ok(),
             secret,
             ..Place::default()
@@ -413,7 +416,7 @@ impl PkiCertificate {
         let until = Timestamp::now() + jiff::SignedDuration::try_from(request.validity).unwrap_or_default();
         let until = until.strftime("%Y-%m-%d").to_string();
         Diff {
-            label: self.certificate.clone(),
+            label: self.module.certificate.clone(),
             before: before.unwrap_or_default(),
             after: format!("{after}until: about {until}\n"),
         }

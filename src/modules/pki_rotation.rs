@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    etcd_access::{Member, clients, fence, members},
+    cluster::{Cluster, ClusterArgs, fence},
     pki_ca::{authority, failed, forget, on_a_thread},
     pki_certificate::{has_ended, is_valid},
 };
 use crate::{
     etcd::{Credential, EtcdError},
-    inventory::sections::{AuthMethod, AuthSection, TlsSection},
-    model::{Effects, Outcome, Value},
+    inventory::sections::{AuthMethod, TlsSection},
+    model::{Effects, Outcome},
     pki::{
         Authority, Certificate, Keeping, LeafKey, PkiError, Request, Rotation, RotationPhase, STRANGER, Store, Usage,
     },
@@ -31,20 +31,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiRotation {
-    /// The cluster's name.
-    cluster: String,
-    /// All its members.
-    #[serde(default)]
-    members: Vec<Value>,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// The cluster's section `auth`.
-    #[serde(default)]
-    auth: AuthSection,
-    /// Where clients connect.
-    #[serde(default = "client_port")]
-    client_port: u16,
+    cluster: ClusterArgs,
     /// Where members connect to each other.
     #[serde(default = "peer_port")]
     peer_port: u16,
@@ -66,10 +53,6 @@ enum PhaseState {
     Abandoned,
 }
 
-fn client_port() -> u16 {
-    2379
-}
-
 fn peer_port() -> u16 {
     2380
 }
@@ -79,10 +62,11 @@ impl Module for PkiRotation {
     const EXAMPLE: &'static str = "\
 - name: Another authority
   pki_rotation:
-    cluster: \"{{ cluster.name }}\"
-    members: \"{{ cluster.members }}\"
-    tls: \"{{ cluster.tls }}\"
-    auth: \"{{ cluster.auth }}\"
+    cluster:
+      name: \"{{ cluster.name }}\"
+      members: \"{{ cluster.members }}\"
+      tls: \"{{ cluster.tls }}\"
+      auth: \"{{ cluster.auth }}\"
     phase: trust
     state: begun
   once_per: cluster
@@ -100,21 +84,21 @@ impl Module for PkiRotation {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members = members(&self.members)?;
-        Ok(Action::Engine(Box::new(Rotate { members, module: self })))
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Rotate { cluster, module: self })))
     }
 }
 
 struct Rotate {
     module: PkiRotation,
-    members: Vec<Member>,
+    cluster: Cluster,
 }
 
 #[async_trait]
 impl EngineAction for Rotate {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let store = Store::new(&context.state, &self.module.cluster);
-        let there = store.rotation().map_err(failed)?.filter(|there| !there.is_over(&self.module.tls));
+        let store = self.cluster.store(context);
+        let there = store.rotation().map_err(failed)?.filter(|there| !there.is_over(&self.cluster.tls));
         let outcome = match self.module.state {
             PhaseState::Begun => self.begin(context, &store, there).await?,
             PhaseState::Ended => self.end(context, &store, there).await?,
@@ -133,8 +117,8 @@ impl Rotate {
         store: &Store,
         there: Option<Rotation>,
     ) -> Result<Outcome, ActionError> {
-        let PkiRotation { cluster, tls, phase, .. } = &self.module;
-        if let Some(there) = there.as_ref().filter(|there| there.phase == *phase) {
+        let (phase, cluster) = (self.module.phase, &self.cluster.name);
+        if let Some(there) = there.as_ref().filter(|there| there.phase == phase) {
             if !context.check_mode() {
                 // A crash may have come in between.
                 store.keep_certificate(&there.trusted()).map_err(failed)?;
@@ -142,11 +126,11 @@ impl Rotate {
             return Ok(Outcome::ok());
         }
         let anew = self.module.expired && there.is_none();
-        if let Some(refusal) = refusal(cluster, *phase, there.as_ref()).filter(|_| !anew) {
+        if let Some(refusal) = refusal(cluster, phase, there.as_ref()).filter(|_| !anew) {
             return Ok(Outcome { refused: true, ..Outcome::failed(refusal) });
         }
         let is_needed = there.is_none() && (anew || !context.check_mode());
-        let old = if is_needed { authority(context, cluster, tls).await? } else { None };
+        let old = if is_needed { authority(context, &self.cluster).await? } else { None };
         if let Some(old) = old.as_ref().filter(|old| anew && !has_ended(old)) {
             let msg = format!(
                 "the authority of `{cluster}` is good until {}: `etcdrun certs rotate-ca {cluster}` replaces it, and nobody notices",
@@ -164,14 +148,13 @@ impl Rotate {
                 if let Some(old) = old.filter(|_| !anew) {
                     is_valid(cluster, &old)?;
                 }
-                let phase = *phase;
                 let begin = move |cluster: &str, tls: &TlsSection, keeping: &Keeping<'_>| {
                     Rotation::begin(cluster, tls, keeping, phase)
                 };
-                drop(on_a_thread(context, cluster, tls, begin).await?);
+                drop(on_a_thread(context, &self.cluster, begin).await?);
             }
             Some(there) => {
-                store.keep_rotation(&Rotation { phase: *phase, complete: false, ..there }).map_err(failed)?;
+                store.keep_rotation(&Rotation { phase, complete: false, ..there }).map_err(failed)?;
             }
         }
         forget(context, cluster);
@@ -184,10 +167,10 @@ impl Rotate {
         store: &Store,
         there: Option<Rotation>,
     ) -> Result<Outcome, ActionError> {
-        let PkiRotation { cluster, tls, phase, .. } = &self.module;
+        let (phase, Cluster { name: cluster, tls, .. }) = (self.module.phase, &self.cluster);
         let is_left = |there: &Rotation| !there.complete || there.awaits_its_end(tls);
-        let Some(there) = there.filter(|there| there.phase == *phase && is_left(there)) else {
-            let msg = next_step(cluster, *phase, &store.certificate_path().display().to_string());
+        let Some(there) = there.filter(|there| there.phase == phase && is_left(there)) else {
+            let msg = next_step(cluster, phase, &store.certificate_path().display().to_string());
             return Ok(Outcome { msg, ..Outcome::ok() });
         };
         if context.check_mode() {
@@ -197,8 +180,8 @@ impl Rotate {
             self.every_member(context, &there).await?;
         }
         fence(context).await?;
-        let mut msg = next_step(cluster, *phase, &store.certificate_path().display().to_string());
-        if *phase == RotationPhase::Finish {
+        let mut msg = next_step(cluster, phase, &store.certificate_path().display().to_string());
+        if phase == RotationPhase::Finish {
             if !there.end(tls, store).map_err(failed)? {
                 msg += "; now put `ca.next` in the place of `ca` in the inventory";
             }
@@ -216,7 +199,7 @@ impl Rotate {
         store: &Store,
         there: Option<Rotation>,
     ) -> Result<Outcome, ActionError> {
-        let cluster = &self.module.cluster;
+        let cluster = &self.cluster.name;
         let Some(there) = there else { return Ok(Outcome::ok()) };
         if there.phase != RotationPhase::Trust {
             let flag = if there.phase == RotationPhase::Issue && !there.complete { "--issue" } else { "--finish" };
@@ -271,8 +254,8 @@ impl Rotate {
     async fn show_new(&self, context: &ActionContext, there: &Rotation) -> Result<(), ActionError> {
         let new = Certificate::parse(&there.new).map_err(failed)?;
         let credential = Credential { authority: there.trusted(), ..Credential::default() };
-        for port in [self.module.client_port, self.module.peer_port] {
-            for client in clients(context, &self.members, port, &credential)? {
+        for port in [self.cluster.client_port, self.module.peer_port] {
+            for client in self.cluster.clients_at(context, port, &credential)? {
                 let shown = client.served(port).await.map_err(|error| ActionError::Failed(error.to_string()))?;
                 if !shown.is_signed_by(&new) {
                     return Err(ActionError::Failed(format!(
@@ -304,12 +287,12 @@ impl Rotate {
         there: &Rotation,
         signer: fn(&Rotation, &TlsSection, &Keeping<'_>) -> Result<Authority, PkiError>,
     ) -> Result<Credential, ActionError> {
-        let PkiRotation { cluster, tls, .. } = &self.module;
         let rotation = there.clone();
-        let signer = on_a_thread(context, cluster, tls, move |_, tls, keeping| signer(&rotation, tls, keeping)).await?;
-        let request = Request::new(STRANGER, Usage::Client, tls);
+        let sign = move |_: &str, tls: &TlsSection, keeping: &Keeping<'_>| signer(&rotation, tls, keeping);
+        let signer = on_a_thread(context, &self.cluster, sign).await?;
+        let request = Request::new(STRANGER, Usage::Client, &self.cluster.tls);
         let key = LeafKey::generate(request.algorithm).map_err(failed)?;
-        let leaf = signer.issue(&request, key, &Store::new(&context.state, cluster)).await.map_err(failed)?;
+        let leaf = signer.issue(&request, key, &self.cluster.store(context)).await.map_err(failed)?;
         let identity = Some((leaf.certificate, leaf.key.unwrap_or_default()));
         Ok(Credential { authority: there.trusted(), identity, login: None })
     }
@@ -320,11 +303,11 @@ impl Rotate {
         context: &ActionContext,
         credential: &Credential,
     ) -> Result<Vec<(String, u16, Result<String, EtcdError>)>, ActionError> {
-        let looks = self.module.auth.method() == AuthMethod::Certificate;
-        let ports = looks.then_some(self.module.client_port).into_iter().chain([self.module.peer_port]);
+        let looks = self.cluster.auth.method() == AuthMethod::Certificate;
+        let ports = looks.then_some(self.cluster.client_port).into_iter().chain([self.module.peer_port]);
         let mut answers = Vec::new();
         for port in ports {
-            let clients = clients(context, &self.members, port, credential)?;
+            let clients = self.cluster.clients_at(context, port, credential)?;
             let asked = clients.iter().map(|client| async move {
                 let answer = client.get("/version").await;
                 (client.name.to_string(), port, answer)

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{Cluster, ClusterArgs},
     pki_ca::{authority, failed},
 };
 use crate::{
@@ -21,12 +22,9 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiUsers {
-    /// The cluster whose authority signs.
-    cluster: String,
-    /// The cluster's section `tls`.
-    #[serde(default)]
-    tls: TlsSection,
-    /// Renew them so long before their end, if that is longer than what `tls` says.
+    /// The cluster whose authority signs; its `name` and `tls` are enough.
+    cluster: ClusterArgs,
+    /// Renew them so long before their end, if that is longer than what the cluster's `tls` says.
     #[serde(default)]
     early_renewal: Option<Seconds>,
 }
@@ -35,7 +33,8 @@ impl Module for PkiUsers {
     const NAME: &'static str = "pki_users";
     const EXAMPLE: &'static str = "\
 - name: Certificates of users
-  pki_users: { cluster: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
+  pki_users:
+    cluster: { name: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "renewed", doc: "Whose certificate is a new one." }];
@@ -45,23 +44,28 @@ impl Module for PkiUsers {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        Ok(Action::Engine(Box::new(self)))
+        Ok(Action::Engine(Box::new(Renew { cluster: self.cluster.known()?, early_renewal: self.early_renewal })))
     }
 }
 
+struct Renew {
+    cluster: Cluster,
+    early_renewal: Option<Seconds>,
+}
+
 #[async_trait]
-impl EngineAction for PkiUsers {
+impl EngineAction for Renew {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let store = Store::new(&context.state, &self.cluster);
-        let Some(authority) = authority(context, &self.cluster, &self.tls).await? else {
+        let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
+        let Some(authority) = authority(context, &self.cluster).await? else {
             return Ok(Outcome {
                 msg: "there is no authority yet, and nobody has a certificate".into(),
                 ..Outcome::ok()
             });
         };
-        let usual = Request::new("", Usage::Client, &self.tls).early_renewal;
+        let usual = Request::new("", Usage::Client, tls).early_renewal;
         let early = self.early_renewal.map_or(usual, |early| early.0.max(usual));
-        let tls = TlsSection { early_renewal: Some(Seconds(early)), ..self.tls.clone() };
+        let tls = TlsSection { early_renewal: Some(Seconds(early)), ..tls.clone() };
         let mut renewed = Vec::new();
         for user in store.users().map_err(failed)? {
             if self.renew(context, &authority, &tls, &store, &user).await? && user != STRANGER {
@@ -76,7 +80,7 @@ impl EngineAction for PkiUsers {
     }
 }
 
-impl PkiUsers {
+impl Renew {
     /// Whether there was something to be done.
     async fn renew(
         &self,

@@ -10,8 +10,8 @@ use super::{
     etcd::{PLAIN, Site},
 };
 
-/// The arguments that every one of these modules takes.
-const CLUSTER: &str = "cluster: \"{{ cluster.name }}\", members: \"{{ cluster.members }}\", tls: \"{{ cluster.tls }}\", auth: \"{{ cluster.auth }}\"";
+/// The argument that every one of these modules takes.
+const CLUSTER: &str = "cluster: { name: \"{{ cluster.name }}\", members: \"{{ cluster.members }}\", tls: \"{{ cluster.tls }}\", auth: \"{{ cluster.auth }}\" }";
 
 /// Runs one task: `call` is a module and its own arguments, `more` other keywords of the task.
 fn task(site: &Site, hosts: &str, call: (&str, &str), more: &str, words: &[&str]) -> Said {

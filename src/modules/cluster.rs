@@ -1,0 +1,273 @@
+//! The cluster that a module is about: how a task says which, and the way to its members.
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use rand::{RngExt, distr::Alphanumeric};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+use zeroize::Zeroizing;
+
+use super::{
+    ActionContext, ActionError, ModuleError,
+    pki_ca::{authority, failed},
+};
+use crate::{
+    etcd::{
+        Credential, Dial, EtcdError, MemberClient,
+        observe::{Observation, observe},
+    },
+    inventory::sections::{AuthMethod, AuthSection, TlsSection},
+    model::Value,
+    pki::{Authority, Client, Renewal, STRANGER, Store},
+    remote::{Payload, Session},
+};
+
+/// A cluster, in the words of the inventory.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterArgs {
+    /// Its name.
+    name: String,
+    /// All its members, as `cluster.members` has them.
+    members: Vec<Value>,
+    /// Its section `tls`.
+    tls: TlsSection,
+    /// Its section `auth`.
+    auth: AuthSection,
+    /// Where clients connect.
+    client_port: u16,
+}
+
+impl Default for ClusterArgs {
+    fn default() -> Self {
+        Self {
+            // A template that stands for all of it has no name yet; that there is one is asked in `known`.
+            name: String::new(),
+            members: Vec::new(),
+            tls: TlsSection::default(),
+            auth: AuthSection::default(),
+            client_port: 2379,
+        }
+    }
+}
+
+impl ClusterArgs {
+    /// The cluster, if enough is said of it.
+    pub(super) fn known(&self) -> Result<Cluster, ModuleError> {
+        if self.name.is_empty() {
+            return Err(ModuleError::new("`cluster` has no `name`"));
+        }
+        let members: Result<Vec<Member>, ModuleError> = self.members.iter().map(Member::read).collect();
+        Ok(Cluster {
+            name: self.name.clone(),
+            members: members?,
+            tls: self.tls.clone(),
+            auth: self.auth.clone(),
+            client_port: self.client_port,
+        })
+    }
+}
+
+/// A member, as the variable `cluster.members` describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub name: String,
+    pub ip: String,
+}
+
+impl Member {
+    fn read(value: &Value) -> Result<Self, ModuleError> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        match (text("name"), text("ip")) {
+            (Some(name), Some(ip)) => Ok(Self { name, ip }),
+            (Some(name), None) => {
+                Err(ModuleError::new(format!("the member `{name}` has no address that etcd could bind"))
+                    .help("give it an `address` that is an IP address, or `etcd: {ip: ...}`"))
+            }
+            _ => Err(ModuleError::new("`members` takes what `cluster.members` is")),
+        }
+    }
+
+    /// As `initial-cluster` wants it.
+    pub fn peer(&self, port: u16) -> String {
+        let host = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip.clone() };
+        format!("{}=https://{host}:{port}", self.name)
+    }
+}
+
+/// Which cluster, who belongs to it, and how one gets in.
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    pub name: String,
+    pub members: Vec<Member>,
+    pub tls: TlsSection,
+    pub auth: AuthSection,
+    pub client_port: u16,
+}
+
+impl Cluster {
+    pub fn member(&self, name: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    /// The members' names.
+    pub fn names(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.name.clone()).collect()
+    }
+
+    /// Where its certificates are kept.
+    pub fn store(&self, context: &ActionContext) -> Store {
+        Store::new(&context.state, &self.name)
+    }
+
+    /// Its authority, which there must be by now.
+    async fn authority(&self, context: &ActionContext) -> Result<Arc<Authority>, ActionError> {
+        let found = authority(context, self).await?;
+        found.ok_or_else(|| {
+            ActionError::Failed(format!("the cluster `{}` has no authority; `pki_ca` makes one", self.name))
+        })
+    }
+
+    /// Root's credential, which stays in the state folder for other tools: a certificate, or a password.
+    pub async fn root(&self, context: &ActionContext) -> Result<Credential, ActionError> {
+        let authority = self.authority(context).await?;
+        let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
+        match self.auth.method() {
+            AuthMethod::Certificate => {
+                let root = self.client(context, &authority, "root").await?;
+                Ok(Credential { identity: Some((root.certificate, root.key)), ..credential })
+            }
+            AuthMethod::Password => {
+                let password = self.root_password(context)?;
+                Ok(Credential { login: Some(("root".into(), password)), ..credential })
+            }
+        }
+    }
+
+    /// Root's client for each member.
+    pub async fn clients(&self, context: &ActionContext) -> Result<Vec<MemberClient>, ActionError> {
+        let credential = self.root(context).await?;
+        self.clients_with(context, &credential)
+    }
+
+    /// A client for each member that is good for asking whether it serves: a login would need the majority that may be lost, and
+    /// that a read is refused is answer enough.
+    pub async fn onlookers(&self, context: &ActionContext) -> Result<Vec<MemberClient>, ActionError> {
+        let credential = match self.auth.method() {
+            AuthMethod::Certificate => self.root(context).await?,
+            AuthMethod::Password => self.stranger(context).await?,
+        };
+        self.clients_with(context, &credential)
+    }
+
+    /// A client for each member, with some other credential.
+    pub fn clients_with(
+        &self,
+        context: &ActionContext,
+        credential: &Credential,
+    ) -> Result<Vec<MemberClient>, ActionError> {
+        self.clients_at(context, self.client_port, credential)
+    }
+
+    /// A client for each member, each through that member's own host. One that the inventory has no more is reached from where the
+    /// task runs.
+    pub fn clients_at(
+        &self,
+        context: &ActionContext,
+        port: u16,
+        credential: &Credential,
+    ) -> Result<Vec<MemberClient>, ActionError> {
+        let client = |member: &Member| {
+            let session = context.reach.session(&member.name, &context.session);
+            let here = || context.session.link.session(context.session.surroundings.clone());
+            let session = session.unwrap_or_else(here);
+            MemberClient::new(&member.name, &member.ip, port, credential, tunnel(session)).map_err(etcd_failed)
+        };
+        self.members.iter().map(client).collect()
+    }
+
+    /// The credential of nobody in particular.
+    pub async fn stranger(&self, context: &ActionContext) -> Result<Credential, ActionError> {
+        let authority = self.authority(context).await?;
+        let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
+        if self.auth.method() == AuthMethod::Password {
+            return Ok(credential);
+        }
+        let stranger = self.client(context, &authority, STRANGER).await?;
+        Ok(Credential { identity: Some((stranger.certificate, stranger.key)), ..credential })
+    }
+
+    async fn client(&self, context: &ActionContext, authority: &Authority, user: &str) -> Result<Client, ActionError> {
+        let renewal = if context.check_mode() { Renewal::ForNow } else { Renewal::IfNeeded };
+        let client = authority.client(user, &self.tls, &self.store(context), renewal).await.map_err(failed)?;
+        context.masker.add(&client.key);
+        Ok(client)
+    }
+
+    /// The password of the inventory, or one that is made and kept.
+    pub fn root_password(&self, context: &ActionContext) -> Result<Zeroizing<String>, ActionError> {
+        let store = self.store(context);
+        let kept = store.password("root").map_err(failed)?;
+        let password = match (&self.auth.root_password, &kept) {
+            (Some(given), _) => Zeroizing::new(given.clone()),
+            (None, Some(kept)) => kept.clone(),
+            (None, None) => Zeroizing::new(rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect()),
+        };
+        context.masker.add(&password);
+        if kept.as_ref() != Some(&password) && !context.check_mode() {
+            store.keep_password("root", &password).map_err(failed)?;
+        }
+        Ok(password)
+    }
+}
+
+/// Connects from the member's own host.
+struct Tunnel(Session);
+
+#[async_trait]
+impl Dial for Tunnel {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn crate::etcd::Stream>> {
+        if self.0.link.is_local() {
+            let stream = tokio::net::TcpStream::connect((host, port)).await?;
+            return Ok(Box::new(stream));
+        }
+        let tunnel = self.0.open_tcp(host, port).await.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Box::new(tunnel))
+    }
+}
+
+/// Connections from the host that a session is on.
+pub(crate) fn tunnel(session: Session) -> Arc<dyn Dial> {
+    Arc::new(Tunnel(session))
+}
+
+/// The lock is on the hosts; etcd itself does not know of it. So it is looked at before etcd is told anything.
+pub(super) async fn fence(context: &ActionContext) -> Result<(), ActionError> {
+    context.run(Payload::new("")).await.map(drop)
+}
+
+/// A look at the cluster, as soon as somebody leads it: an election is over in seconds.
+pub(super) async fn led(clients: &[MemberClient]) -> Observation {
+    const LIMIT: Duration = Duration::from_secs(10);
+    const PAUSE: Duration = Duration::from_millis(100);
+    let start = Instant::now();
+    loop {
+        let now = observe(clients, LIMIT).await;
+        if now.leader().is_some() || start.elapsed() >= LIMIT {
+            return now;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// The client of the member that leads.
+pub(super) fn leader<'a>(clients: &'a [MemberClient], now: &Observation) -> Result<&'a MemberClient, ActionError> {
+    let leader = now.leader().and_then(|(name, _)| clients.iter().find(|client| *client.name == *name));
+    leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end, or mend the members".into()))
+}
+
+pub(super) fn etcd_failed(error: EtcdError) -> ActionError {
+    ActionError::Failed(error.to_string())
+}
