@@ -83,29 +83,47 @@ fn page(module: &ModuleSpec, look: &Look) -> String {
 }
 
 fn arguments(text: &mut String, module: &ModuleSpec, schema: &Value, look: &Look) {
-    let Some(properties) = schema["properties"].as_object().filter(|map| !map.is_empty()) else {
+    if schema["properties"].as_object().is_none_or(serde_json::Map::is_empty) {
         let free = schema["additionalProperties"] != false;
         let _ = writeln!(text, "\nTakes {} arguments.", if free { "any" } else { "no" });
         return;
-    };
+    }
     let _ = writeln!(text, "\n{}", look.paint(Tone::Strong, "ARGUMENTS"));
-    let required = |name: &str| schema["required"].as_array().is_some_and(|list| list.iter().any(|n| n == name));
-    for (name, property) in properties {
-        let mut facts = vec![type_name(property, schema)];
+    keys(text, 0, schema, &Arguments { module, schema, look });
+}
+
+/// What is shown, and how.
+struct Arguments<'a> {
+    module: &'a ModuleSpec,
+    schema: &'a Value,
+    look: &'a Look,
+}
+
+/// The keys of a mapping, and of the mappings inside of it. Below these, sections of the inventory begin, which its own schema shows.
+fn keys(text: &mut String, depth: usize, mapping: &Value, of: &Arguments<'_>) {
+    let indent = 2 + 4 * depth;
+    let required = |name: &str| mapping["required"].as_array().is_some_and(|list| list.iter().any(|n| n == name));
+    for (name, property) in mapping["properties"].as_object().into_iter().flatten() {
+        let mut facts = vec![type_name(property, of.schema)];
         if required(name) {
             facts.push("required".to_owned());
         }
         if let Some(default) = property.get("default").filter(|value| !is_empty(value)) {
             facts.push(format!("default: {}", plain_value(default)));
         }
-        if module.free_form == Some(name) {
+        if depth == 0 && of.module.free_form == Some(name) {
             facts.push("may be given as a bare string".to_owned());
         }
-        let facts = look.paint(Tone::Quiet, format!("({})", facts.join(", ")));
-        let _ = writeln!(text, "  {} {facts}", look.paint(Tone::Strong, name));
-        push_block(text, 6, &description(property));
-        for (choice, meaning) in described_choices(resolve(property, schema)) {
-            push_block(text, 8, &format!("{choice}: {meaning}"));
+        let facts = of.look.paint(Tone::Quiet, format!("({})", facts.join(", ")));
+        let _ = writeln!(text, "{:indent$}{} {facts}", "", of.look.paint(Tone::Strong, name));
+        let kind = resolve(property, of.schema);
+        let about = if property["description"].is_string() { property } else { kind };
+        push_block(text, indent + 4, &description(about));
+        for (choice, meaning) in described_choices(kind) {
+            push_block(text, indent + 6, &format!("{choice}: {meaning}"));
+        }
+        if depth == 0 {
+            keys(text, depth + 1, kind, of);
         }
     }
 }

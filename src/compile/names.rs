@@ -316,11 +316,12 @@ impl<'c> Checker<'c> {
         if lacking.is_empty() {
             return None;
         }
+        if let Some(words) = task.module.cluster_in_words().filter(|_| name == "cluster") {
+            return Some(no_member(found, &lacking, &words));
+        }
         let message = match lacking.as_slice() {
             all if all.len() == scene.hosts.len() => format!("`{name}` is not defined"),
-            [one] => format!("`{name}` is not defined for {}", one.name),
-            [one, rest @ ..] => format!("`{name}` is not defined for {} and {} more", one.name, rest.len()),
-            [] => format!("`{name}` is not defined"),
+            some => format!("`{name}` is not defined for {}", who(some)),
         };
         let mut known: Vec<&str> = scene.counts.keys().copied().chain(self.late.keys().map(String::as_str)).collect();
         let roles: Vec<_> = task.role.iter().flat_map(|role| role.chain()).collect();
@@ -367,6 +368,22 @@ fn written<'n>(options: &'n CompileOptions, play: &'n Play, task: &'n Task, name
     let of_play = [&play.vars_files, &play.vars];
     let layers = [&options.extra_vars].into_iter().chain(task.vars.iter().rev()).chain(of_roles).chain(of_play);
     layers.into_iter().find_map(|layer: &Arc<Vars>| layer.get(name))
+}
+
+/// The first of them, and how many more there are.
+fn who(hosts: &[&Host]) -> String {
+    match hosts {
+        [] => String::new(),
+        [one] => one.name.to_string(),
+        [one, rest @ ..] => format!("{} and {} more", one.name, rest.len()),
+    }
+}
+
+/// A module asks for the cluster of hosts that have none.
+fn no_member(found: &Found, hosts: &[&Host], words: &str) -> Diagnostic {
+    let are = if hosts.len() == 1 { "is no member" } else { "are no members" };
+    let message = format!("{} {are} of a cluster", who(hosts));
+    Diagnostic::error(found.span, message).help(format!("say which one is meant with {words}"))
 }
 
 fn not_produced(found: &Found, late: &Late) -> Diagnostic {

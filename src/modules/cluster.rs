@@ -19,12 +19,16 @@ use crate::{
         observe::{Observation, observe},
     },
     inventory::sections::{AuthMethod, AuthSection, TlsSection},
-    model::Value,
+    model::{Span, Value},
     pki::{Authority, Client, Renewal, STRANGER, Store},
     remote::{Payload, Session},
+    source::{Key, Kind, Map, Node},
 };
 
-/// A cluster, in the words of the inventory.
+/// What the argument is called.
+pub(super) const ARGUMENT: &str = "cluster";
+
+/// The cluster. On a member, what is not said here is that of the member's own; once there is a `name`, nothing is taken from there.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterArgs {
@@ -54,7 +58,7 @@ impl Default for ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The cluster, if enough is said of it.
+    /// The cluster, if it is one.
     pub(super) fn known(&self) -> Result<Cluster, ModuleError> {
         if self.name.is_empty() {
             return Err(ModuleError::new("`cluster` has no `name`"));
@@ -67,6 +71,60 @@ impl ClusterArgs {
             auth: self.auth.clone(),
             client_port: self.client_port,
         })
+    }
+}
+
+/// A key of `ClusterArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterKey {
+    Name,
+    Members,
+    Tls,
+    Auth,
+    ClientPort,
+}
+
+impl ClusterKey {
+    pub const ALL: &'static [Self] = &[Self::Name, Self::Members, Self::Tls, Self::Auth, Self::ClientPort];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Members => "members",
+            Self::Tls => "tls",
+            Self::Auth => "auth",
+            Self::ClientPort => "client_port",
+        }
+    }
+
+    /// What stands for it on a member. Never all of the cluster at once: it has sections with templates and secrets that a module does
+    /// not need, and that need not be there for it.
+    fn own(self) -> &'static str {
+        match self {
+            Self::Name => "{{ cluster.name }}",
+            Self::Members => "{{ cluster.members }}",
+            Self::Tls => "{{ cluster.tls }}",
+            Self::Auth => "{{ cluster.auth }}",
+            Self::ClientPort => "{{ cluster.etcd.client_port | default(2379) }}",
+        }
+    }
+}
+
+/// Adds what arguments do not say of the cluster: what the target's own has there. Once they say a name, that may be another
+/// cluster, and two do not mix.
+pub(super) fn add_own(args: &mut Map, keys: &[ClusterKey], span: Span) {
+    if args.get(ARGUMENT).is_none_or(Node::is_null) {
+        args.remove(ARGUMENT);
+        args.push(Key { name: ARGUMENT.into(), span }, Node::new(span, Kind::Map(Map::default())));
+    }
+    let Some(Node { kind: Kind::Map(cluster), .. }) = args.get_mut(ARGUMENT) else { return };
+    if cluster.get(ClusterKey::Name.name()).is_some() {
+        return;
+    }
+    for key in keys {
+        if cluster.get(key.name()).is_none() {
+            cluster.push(Key { name: key.name().into(), span }, Node::string(span, key.own()));
+        }
     }
 }
 
@@ -270,4 +328,24 @@ pub(super) fn leader<'a>(clients: &'a [MemberClient], now: &Observation) -> Resu
 
 pub(super) fn etcd_failed(error: EtcdError) -> ActionError {
     ActionError::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::modules::{etcd_order::EtcdOrder, testing::module_error};
+
+    #[test]
+    fn what_is_no_cluster_is_told_with_what_would_be_one() {
+        let told = |yaml: &str| module_error::<EtcdOrder>(yaml, &json!({}));
+        // As a template may render, which the loader cannot know.
+        assert_eq!(told("cluster: prod"), "`cluster` takes a mapping, found the string \"prod\"");
+        assert_eq!(told("cluster: {members: []}"), "`cluster` has no `name`");
+        assert_eq!(
+            told("cluster: {name: prod, members: [{name: a}]}"),
+            "the member `a` has no address that etcd could bind"
+        );
+    }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, etcd_failed, fence, leader, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
@@ -29,6 +29,7 @@ pub struct EtcdAlarm {
     /// What is to be done.
     #[serde(default)]
     state: AlarmState,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Which alarm.
     #[serde(default)]
@@ -67,15 +68,11 @@ fn ten_minutes() -> Seconds {
 
 impl Module for EtcdAlarm {
     const NAME: &'static str = "etcd_alarm";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Forget old revisions
   etcd_alarm:
     state: compacted
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] =

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
 };
 use crate::{
     etcd::{EtcdError, apply, plan},
@@ -23,19 +23,16 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdAuth {
+    #[serde(default)]
     cluster: ClusterArgs,
 }
 
 impl Module for EtcdAuth {
     const NAME: &'static str = "etcd_auth";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Authentication
   etcd_auth:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "changes", doc: "What was missing." }];

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
     etcd_snapshot::order,
 };
 use crate::{
@@ -35,6 +35,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBackup {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The cluster's section `backup`: what the arguments below do not say, and how to get into a bucket.
     #[serde(default)]
@@ -58,14 +59,10 @@ pub struct EtcdBackup {
 
 impl Module for EtcdBackup {
     const NAME: &'static str = "etcd_backup";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Backup
   etcd_backup:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     to: s3:backups/etcd
     keep_last: 7
   once_per: cluster

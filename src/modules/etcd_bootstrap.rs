@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, Member},
+    cluster::{Cluster, ClusterArgs, ClusterKey, Member},
 };
 use crate::{
     etcd::{ClusterRecord, Phase},
@@ -26,7 +26,8 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBootstrap {
-    /// The cluster; its `name` and `members` are enough.
+    /// The cluster, by its `name` and `members`; a member's own if not given.
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The cluster's section `etcd`.
     #[serde(default)]
@@ -47,10 +48,10 @@ fn peer_port() -> u16 {
 
 impl Module for EtcdBootstrap {
     const NAME: &'static str = "etcd_bootstrap";
+    const CLUSTER: &'static [ClusterKey] = &[ClusterKey::Name, ClusterKey::Members];
     const EXAMPLE: &'static str = "\
 - name: New or existing
   etcd_bootstrap:
-    cluster: { name: \"{{ cluster.name }}\", members: \"{{ cluster.members }}\" }
     data_dir: /var/lib/etcd/data
   once_per: cluster
   register: bootstrap

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
 };
 use crate::{
     etcd::{Canary, Sight},
@@ -26,6 +26,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCanary {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The key.
     #[serde(default = "key")]
@@ -57,14 +58,10 @@ fn max_stall() -> Seconds {
 
 impl Module for EtcdCanary {
     const NAME: &'static str = "etcd_canary";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: See what clients see
   etcd_canary:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "writes", doc: "Writes that were acknowledged and read back." },

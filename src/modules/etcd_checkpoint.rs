@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, etcd_failed, fence, leader},
+    cluster::{Cluster, ClusterArgs, ClusterKey, etcd_failed, fence, leader},
 };
 use crate::{
     etcd::{MemberClient, observe::observe},
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCheckpoint {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The folder for the data, on the members.
     #[serde(default = "data_dir")]
@@ -46,14 +47,10 @@ fn patience() -> Seconds {
 
 impl Module for EtcdCheckpoint {
     const NAME: &'static str = "etcd_checkpoint";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Logs into snapshots
   etcd_checkpoint:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[

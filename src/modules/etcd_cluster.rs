@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
     etcd_service::trouble,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCluster {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Give up after this long.
     #[serde(default = "two_minutes")]
@@ -36,14 +37,10 @@ fn two_minutes() -> Seconds {
 
 impl Module for EtcdCluster {
     const NAME: &'static str = "etcd_cluster";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: The cluster is well
   etcd_cluster:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, etcd_failed, fence, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, etcd_failed, fence, led},
 };
 use crate::{
     etcd::{
@@ -27,6 +27,7 @@ use crate::{
 pub struct EtcdDefrag {
     /// The member.
     name: String,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// How much of the database must be unused, in percent.
     #[serde(default = "ten_percent")]
@@ -49,15 +50,11 @@ fn ten_minutes() -> Seconds {
 
 impl Module for EtcdDefrag {
     const NAME: &'static str = "etcd_defrag";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Defragment
   etcd_defrag:
     name: \"{{ inventory_hostname }}\"
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "before", doc: "The size of the database before, in bytes." },

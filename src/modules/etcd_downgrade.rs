@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, etcd_failed, fence, leader, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
@@ -32,6 +32,7 @@ pub struct EtcdDowngrade {
     /// The version to go back to; its minor version counts.
     #[serde(default)]
     version: Option<Version>,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Give up waiting after this long.
     #[serde(default = "one_minute")]
@@ -55,16 +56,12 @@ fn one_minute() -> Seconds {
 
 impl Module for EtcdDowngrade {
     const NAME: &'static str = "etcd_downgrade";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: The way down is open
   etcd_downgrade:
     state: enabled
     version: 3.5.34
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] =

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
     etcd_hosts::{Questions, Server, see_hosts, ways},
     etcd_service::{Down, down},
     local,
@@ -33,6 +33,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdGate {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// What is to be done.
     profile: GateProfile,
@@ -144,14 +145,10 @@ fn one_minute() -> Seconds {
 
 impl Module for EtcdGate {
     const NAME: &'static str = "etcd_gate";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: May this member restart?
   etcd_gate:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     profile: restart
     name: \"{{ inventory_hostname }}\"
 ";

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, Member, etcd_failed, fence, leader, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, Member, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
@@ -33,7 +33,8 @@ pub struct EtcdMember {
     name: String,
     /// What it is to be.
     state: MemberState,
-    /// The cluster. One that comes is among its `members`.
+    /// The cluster; a member's own if not given. Who comes is among its `members`.
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Where the other members connect.
     #[serde(default = "peer_port")]
@@ -70,16 +71,12 @@ fn five_minutes() -> Seconds {
 
 impl Module for EtcdMember {
     const NAME: &'static str = "etcd_member";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: A learner
   etcd_member:
     name: \"{{ inventory_hostname }}\"
     state: learner
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   register: learner
 ";
     const RESULT: &'static [ResultField] = &[

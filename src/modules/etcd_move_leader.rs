@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, etcd_failed, fence, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, etcd_failed, fence, led},
 };
 use crate::{
     etcd::{
@@ -30,6 +30,7 @@ pub struct EtcdMoveLeader {
     /// Members that are not to lead next either.
     #[serde(default)]
     not_to: Vec<String>,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Give up after this long.
     #[serde(default = "ten_seconds")]
@@ -42,15 +43,11 @@ fn ten_seconds() -> Seconds {
 
 impl Module for EtcdMoveLeader {
     const NAME: &'static str = "etcd_move_leader";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Somebody else leads
   etcd_move_leader:
     name: \"{{ inventory_hostname }}\"
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "leader", doc: "The member that leads now." }];
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
 };
 use crate::{
     etcd::{
@@ -22,19 +22,16 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdOrder {
+    #[serde(default)]
     cluster: ClusterArgs,
 }
 
 impl Module for EtcdOrder {
     const NAME: &'static str = "etcd_order";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Who is next?
   etcd_order:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
   once_per: cluster
   register: order
 ";

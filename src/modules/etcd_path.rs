@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
 };
 use crate::{
     etcd::{
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdPath {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The version that is wanted.
     version: Version,
@@ -43,14 +44,10 @@ pub struct EtcdPath {
 
 impl Module for EtcdPath {
     const NAME: &'static str = "etcd_path";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: How far is it?
   etcd_path:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     version: \"{{ cluster.etcd.version }}\"
     releases: \"{{ etcd_releases }}\"
   once_per: cluster

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
     etcd_backup::failed,
     etcd_pulse::pulse,
 };
@@ -42,6 +42,7 @@ use crate::{
 pub struct EtcdRestore {
     /// Which step it is.
     state: RestoreState,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The cluster's section `backup`.
     #[serde(default)]
@@ -125,15 +126,11 @@ fn bump() -> u64 {
 
 impl Module for EtcdRestore {
     const NAME: &'static str = "etcd_restore";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Backup
   etcd_restore:
     state: prepared
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     from: s3:backups/etcd
   once_per: cluster
   register: restore

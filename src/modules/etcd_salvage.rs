@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, Member},
+    cluster::{Cluster, ClusterArgs, ClusterKey, Member},
     etcd_apart::{Apart, done},
     etcd_pulse::{Pulse, pulse},
     etcd_service::{Down, down},
@@ -46,6 +46,7 @@ use crate::{
 pub struct EtcdSalvage {
     /// Which step it is.
     state: SalvageState,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The folder for the data.
     data_dir: String,
@@ -79,15 +80,11 @@ enum SalvageState {
 
 impl Module for EtcdSalvage {
     const NAME: &'static str = "etcd_salvage";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: What is left
   etcd_salvage:
     state: looked
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     data_dir: /var/lib/etcd/data
     user: etcd
     environment: /etc/etcd/etcd.env

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, led},
 };
 use crate::{
     etcd::{
@@ -38,6 +38,7 @@ const HAND_OVER: Duration = Duration::from_secs(10);
 pub struct EtcdService {
     /// The member that the target is.
     name: String,
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The program that should run; another one that runs gives way to it.
     #[serde(default)]
@@ -52,15 +53,11 @@ pub struct EtcdService {
 
 impl Module for EtcdService {
     const NAME: &'static str = "etcd_service";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Service
   etcd_service:
     name: \"{{ inventory_hostname }}\"
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     reads: [/etc/etcd/etcd.env, /etc/etcd/pki/server.key, /etc/etcd/pki/ca.crt]
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "restarted", doc: "Whether it ran before." }];

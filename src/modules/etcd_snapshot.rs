@@ -13,7 +13,7 @@ use tokio::fs;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
     local,
     scratch::Scratch,
 };
@@ -34,6 +34,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdSnapshot {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The file; if it ends in a slash, a folder, in which it is named by cluster and time. On the operator's machine a
     /// relative path is beside the playbook.
@@ -58,14 +59,10 @@ enum SnapshotPlace {
 
 impl Module for EtcdSnapshot {
     const NAME: &'static str = "etcd_snapshot";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Snapshot
   etcd_snapshot:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     dest: snapshots/
   once_per: cluster
 ";

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
 };
 use crate::{
     etcd::ClusterRecord,
@@ -29,16 +29,17 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiCa {
-    /// The cluster whose authority it is; its `name` and `tls` are enough.
+    /// The cluster whose authority it is, by its `name` and `tls`; a member's own if not given.
+    #[serde(default)]
     cluster: ClusterArgs,
 }
 
 impl Module for PkiCa {
     const NAME: &'static str = "pki_ca";
+    const CLUSTER: &'static [ClusterKey] = &[ClusterKey::Name, ClusterKey::Tls];
     const EXAMPLE: &'static str = "\
 - name: Certificate authority
   pki_ca:
-    cluster: { name: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[

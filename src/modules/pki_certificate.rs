@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, tunnel},
+    cluster::{Cluster, ClusterArgs, ClusterKey, tunnel},
     local::Fingerprint,
     pki_ca::{authority, failed},
     place::{Place, attributes},
@@ -30,7 +30,8 @@ const LOOK: &str = concat!(include_str!("attributes.sh"), include_str!("pki_cert
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiCertificate {
-    /// The cluster whose authority signs; its `name` and `tls` are enough.
+    /// The cluster whose authority signs, by its `name` and `tls`; a member's own if not given.
+    #[serde(default)]
     cluster: ClusterArgs,
     /// The common name.
     name: String,
@@ -70,10 +71,10 @@ pub struct PkiCertificate {
 
 impl Module for PkiCertificate {
     const NAME: &'static str = "pki_certificate";
+    const CLUSTER: &'static [ClusterKey] = &[ClusterKey::Name, ClusterKey::Tls];
     const EXAMPLE: &'static str = "\
 - name: Certificate of the member
   pki_certificate:
-    cluster: { name: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
     name: \"{{ inventory_hostname }}\"
     names: [\"{{ member.ip }}\", localhost, 127.0.0.1]
     certificate: /etc/etcd/pki/server.crt

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, fence},
+    cluster::{Cluster, ClusterArgs, ClusterKey, fence},
     pki_ca::{authority, failed, forget, on_a_thread},
     pki_certificate::{has_ended, is_valid},
 };
@@ -31,6 +31,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiRotation {
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Where members connect to each other.
     #[serde(default = "peer_port")]
@@ -59,14 +60,10 @@ fn peer_port() -> u16 {
 
 impl Module for PkiRotation {
     const NAME: &'static str = "pki_rotation";
+    const CLUSTER: &'static [ClusterKey] = ClusterKey::ALL;
     const EXAMPLE: &'static str = "\
 - name: Another authority
   pki_rotation:
-    cluster:
-      name: \"{{ cluster.name }}\"
-      members: \"{{ cluster.members }}\"
-      tls: \"{{ cluster.tls }}\"
-      auth: \"{{ cluster.auth }}\"
     phase: trust
     state: begun
   once_per: cluster

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs},
+    cluster::{Cluster, ClusterArgs, ClusterKey},
     pki_ca::{authority, failed},
 };
 use crate::{
@@ -22,7 +22,8 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiUsers {
-    /// The cluster whose authority signs; its `name` and `tls` are enough.
+    /// The cluster whose authority signs, by its `name` and `tls`; a member's own if not given.
+    #[serde(default)]
     cluster: ClusterArgs,
     /// Renew them so long before their end, if that is longer than what the cluster's `tls` says.
     #[serde(default)]
@@ -31,10 +32,10 @@ pub struct PkiUsers {
 
 impl Module for PkiUsers {
     const NAME: &'static str = "pki_users";
+    const CLUSTER: &'static [ClusterKey] = &[ClusterKey::Name, ClusterKey::Tls];
     const EXAMPLE: &'static str = "\
 - name: Certificates of users
   pki_users:
-    cluster: { name: \"{{ cluster.name }}\", tls: \"{{ cluster.tls }}\" }
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[ResultField { name: "renewed", doc: "Whose certificate is a new one." }];

@@ -106,9 +106,19 @@ mod tests {
             assert!(!calls.is_empty(), "the example of {} does not call it", module.name);
             for args in calls {
                 let mut found = Diagnostics::default();
-                module.check(&module.normalize(args).unwrap(), &mut found);
+                let args = module.with_own_cluster(module.normalize(args).unwrap(), &mut found);
+                module.check(&args, &mut found);
                 assert_eq!(found.iter().map(|d| &d.message).collect::<Vec<_>>(), [""; 0], "{}", module.name);
             }
+        }
+    }
+
+    #[test]
+    fn who_takes_a_cluster_says_what_of_it() {
+        for module in MODULES {
+            let argument = &module.schema().to_value()["properties"]["cluster"];
+            let is_mapping = argument["$ref"] == "#/$defs/ClusterArgs";
+            assert_eq!(module.cluster_in_words().is_some(), is_mapping, "{}: {argument}", module.name);
         }
     }
 

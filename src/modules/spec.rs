@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
-use super::action::Action;
+use super::{
+    action::Action,
+    cluster::{self, ClusterKey},
+};
 use crate::{
     model::{Effects, Span},
     source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, Sources, check, from_node},
@@ -68,6 +71,8 @@ pub trait Module: DeserializeOwned + JsonSchema + Sized + Send + 'static {
     const FREE_FORM: Option<&'static str> = None;
     /// Arguments that are bare expressions, as `when` is, so that their names are checked at load too.
     const EXPRESSIONS: &'static [&'static str] = &[];
+    /// What it has to know of its argument `cluster`. On a member a task need not say it.
+    const CLUSTER: &'static [ClusterKey] = &[];
     /// A playbook snippet that shows its use.
     const EXAMPLE: &'static str;
     const RESULT: &'static [ResultField] = &[];
@@ -91,6 +96,7 @@ pub struct ModuleSpec {
     pub name: &'static str,
     pub free_form: Option<&'static str>,
     pub expressions: &'static [&'static str],
+    cluster: &'static [ClusterKey],
     pub example: &'static str,
     pub result: &'static [ResultField],
     schema: fn() -> Schema,
@@ -110,6 +116,7 @@ impl ModuleSpec {
             name: M::NAME,
             free_form: M::FREE_FORM,
             expressions: M::EXPRESSIONS,
+            cluster: M::CLUSTER,
             example: M::EXAMPLE,
             result: M::RESULT,
             schema: || SchemaGenerator::default().into_root_schema_for::<M>(),
@@ -138,6 +145,40 @@ impl ModuleSpec {
         }
     }
 
+    /// How a task says which cluster it is about, if the module has to know that.
+    pub fn cluster_in_words(&self) -> Option<String> {
+        // Of the port there is one that is usual.
+        let keys = self.cluster.iter().filter(|key| **key != ClusterKey::ClientPort);
+        let keys: Vec<String> = keys.map(|key| format!("{}: ...", key.name())).collect();
+        (!keys.is_empty()).then(|| format!("`cluster: {{{}}}`", keys.join(", ")))
+    }
+
+    /// The arguments with the cluster that the target is a member of, as far as they do not say another.
+    pub fn with_own_cluster(&self, mut args: Node, diagnostics: &mut Diagnostics) -> Node {
+        if self.cluster.is_empty() {
+            return args;
+        }
+        let Kind::Map(map) = &mut args.kind else { return args };
+        if let Some(problem) = self.no_cluster(map) {
+            diagnostics.push(problem);
+            map.remove(cluster::ARGUMENT);
+        }
+        cluster::add_own(map, self.cluster, args.span);
+        args
+    }
+
+    /// What is wrong with a cluster that is only named.
+    fn no_cluster(&self, args: &Map) -> Option<Diagnostic> {
+        let words = self.cluster_in_words()?;
+        let given = args.get(cluster::ARGUMENT)?;
+        let may_be_one = matches!(given.kind, Kind::Map(_) | Kind::Null) || given.is_template() || given.is_sealed();
+        (!may_be_one).then(|| {
+            let message = format!("`cluster` takes a mapping, found {}", given.describe());
+            let help = format!("on a member of the cluster leave it out, elsewhere write {words}");
+            Diagnostic::error(given.span, message).help(help)
+        })
+    }
+
     /// Checks arguments at load, templates unrendered; says what the task would be able to do.
     pub fn check(&self, args: &Node, diagnostics: &mut Diagnostics) -> Option<Effects> {
         (self.check)(args, diagnostics)
@@ -145,7 +186,10 @@ impl ModuleSpec {
 
     /// Builds the action from rendered arguments.
     pub fn build(&self, args: &Node, context: &BuildContext<'_>) -> Built {
-        (self.build)(args, context)
+        match args.as_map().and_then(|args| self.no_cluster(args)) {
+            Some(problem) => Err(vec![problem]),
+            None => (self.build)(args, context),
+        }
     }
 }
 

@@ -37,6 +37,7 @@ impl Loader<'_> {
             }
         };
         let args = self.with_args(args, map);
+        let args = module.with_own_cluster(args, self.diagnostics);
         self.check_argument_templates(module, &args);
         let effects = module.check(&args, self.diagnostics)?;
         Some(ModuleCall { module, args, effects })

@@ -192,7 +192,9 @@ fn or_templates(schema: &mut Json<String, Value>) {
     for property in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Json::values_mut) {
         let description = property.as_object_mut().and_then(|map| map.remove("description"));
         *property = json!({ "anyOf": [property.take(), reference("template")] });
-        property["description"] = description.unwrap_or_default();
+        if let Some(description) = description {
+            property["description"] = description;
+        }
     }
 }
 
@@ -205,9 +207,12 @@ fn module_schema(module: &modules::ModuleSpec) -> Value {
         return schema;
     };
     map.remove("$schema");
-    let definitions = map.remove("$defs");
+    let mut definitions = map.remove("$defs");
     let required = map.remove("required");
     or_templates(map);
+    // So may what is inside of an argument.
+    let inner = definitions.as_mut().and_then(Value::as_object_mut).into_iter().flat_map(Json::values_mut);
+    inner.filter_map(Value::as_object_mut).for_each(or_templates);
     let description = map.get("description").cloned().unwrap_or_default();
     // What `args:` adds is not known here, so a missing argument is left to the loader.
     drop(required);
@@ -274,6 +279,13 @@ mod tests {
             assert!(property["description"].is_string() && property["anyOf"][1] == reference("template"), "{property}");
         }
         assert_eq!(rollout["additionalProperties"], false);
+    }
+
+    #[test]
+    fn a_key_of_an_argument_may_be_a_template_and_a_member_need_not_name_its_cluster() {
+        let cluster = &schema()["$defs"]["module_etcd_gate"]["$defs"]["ClusterArgs"];
+        assert_eq!(cluster["properties"]["members"]["anyOf"][1], reference("template"), "{cluster}");
+        assert_eq!(cluster.get("required"), None, "{cluster}");
     }
 
     #[test]

@@ -86,6 +86,33 @@ fn lint_and_syntax_check_pass_what_is_right() {
     folder.run(&["playbook", "site.yaml", "--syntax-check"]).ends(0);
 }
 
+const CLUSTER: &str = r#"
+hypervisors:
+  hv[1-3]: { address: "192.0.2.{n}" }
+etcd_releases:
+  3.6.15: { file: /srv/etcd, sha256: "0000000000000000000000000000000000000000000000000000000000000000" }
+clusters:
+  prod:
+    etcd: { version: 3.6.15 }
+    guest: { vcpus: 2, memory: 4GiB, disk: { base: ubuntu.qcow2, size: 20GiB }, data_disk: { size: 10GiB } }
+    members:
+      etcd-[1-3]: { hypervisor: "hv{n}", interfaces: [{ network: default, ip: "192.168.122.1{n}/24" }] }
+"#;
+
+#[test]
+fn no_playbook_that_ships_has_a_name_that_leads_nowhere() {
+    let folder = Folder::new();
+    folder.write("inventory.yaml", CLUSTER);
+    let playbooks = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks")).unwrap();
+    let names: Vec<String> =
+        playbooks.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    // What the verbs give that play them.
+    let given = ["-e", "destroy_confirm=prod", "-e", r#"{"changes": {"etcd-1": {}}}"#];
+    let words: Vec<&str> = ["lint"].into_iter().chain(names.iter().map(String::as_str)).chain(given).collect();
+    let said = folder.run(&words).ends(0);
+    assert_eq!(said.stdout, format!("no problems found in {} playbooks\n", names.len()));
+}
+
 #[test]
 fn lists() {
     let folder = folder();
@@ -122,6 +149,7 @@ fn every_module_has_a_page() {
         assert!(page.contains("EXAMPLE") && page.contains("RESULT"), "{page}");
     }
     insta::assert_snapshot!(folder.run(&["doc", "copy"]).ends(0).stdout);
+    insta::assert_snapshot!(folder.run(&["doc", "etcd_order"]).ends(0).stdout);
 }
 
 #[test]

@@ -433,6 +433,26 @@ fn undefined_names_are_found_before_anything_runs() {
 }
 
 #[test]
+fn on_a_host_that_is_no_member_a_task_has_to_say_which_cluster_it_is_about() {
+    let bench = Bench::new(2);
+    let play = r#"
+- hosts: all
+  tasks:
+    - etcd_order:
+    - etcd_order: { cluster: { members: [] } }
+    - pki_ca:
+      when: inventory_hostname == 'h1'
+    - etcd_order: { cluster: { name: prod } }
+"#;
+    let errors = bench.load(play, Selection::default()).err().unwrap();
+    insta::assert_snapshot!(errors.join("\n"), @r"
+    play.yaml:4:16: h1 and 1 more are no members of a cluster (say which one is meant with `cluster: {name: ..., members: ..., tls: ..., auth: ...}`)
+    play.yaml:5:19: h1 and 1 more are no members of a cluster (say which one is meant with `cluster: {name: ..., members: ..., tls: ..., auth: ...}`)
+    play.yaml:6:12: h1 is no member of a cluster (say which one is meant with `cluster: {name: ..., tls: ...}`)
+    ");
+}
+
+#[test]
 fn a_cycle_is_told_with_its_lines() {
     let bench = Bench::new(2);
     let play = r#"

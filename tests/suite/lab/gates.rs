@@ -10,14 +10,11 @@ use super::{
     etcd::{PLAIN, Site},
 };
 
-/// The argument that every one of these modules takes.
-const CLUSTER: &str = "cluster: { name: \"{{ cluster.name }}\", members: \"{{ cluster.members }}\", tls: \"{{ cluster.tls }}\", auth: \"{{ cluster.auth }}\" }";
-
 /// Runs one task: `call` is a module and its own arguments, `more` other keywords of the task.
 fn task(site: &Site, hosts: &str, call: (&str, &str), more: &str, words: &[&str]) -> Said {
     let (module, arguments) = call;
     let text = format!(
-        "- hosts: {hosts}\n  serial: 1\n  become: true\n  gather_facts: false\n  tasks:\n    - name: Now\n      {module}: {{ {CLUSTER}, {arguments} }}\n{more}"
+        "- hosts: {hosts}\n  serial: 1\n  become: true\n  gather_facts: false\n  tasks:\n    - name: Now\n      {module}: {{ {arguments} }}\n{more}"
     );
     site.place.folder.write("task.yaml", &text);
     site.place.folder.run(&[&["playbook", "task.yaml", "-i", "inventory.yaml"], words].concat())
@@ -165,7 +162,7 @@ fn members_go_and_come_as_learners() {
 
     // This time somebody does.
     let text = format!(
-        "- hosts: {}\n  become: true\n  tasks:\n    - etcd_member: {{ {CLUSTER}, {OWN}, state: learner }}\n      register: learner\n    - file: {{ path: /run/etcdrun-etcd, state: directory, mode: \"0755\" }}\n    - copy: {{ dest: /run/etcdrun-etcd/first-start.env, content: \"{{{{ learner.environment }}}}\", mode: \"0644\" }}\n    - service: {{ name: etcd, state: started }}\n    - etcd_member: {{ {CLUSTER}, {OWN}, state: voter, timeout: 60s }}\n    - file: {{ path: /run/etcdrun-etcd, state: absent }}\n",
+        "- hosts: {}\n  become: true\n  tasks:\n    - etcd_member: {{ {OWN}, state: learner }}\n      register: learner\n    - file: {{ path: /run/etcdrun-etcd, state: directory, mode: \"0755\" }}\n    - copy: {{ dest: /run/etcdrun-etcd/first-start.env, content: \"{{{{ learner.environment }}}}\", mode: \"0644\" }}\n    - service: {{ name: etcd, state: started }}\n    - etcd_member: {{ {OWN}, state: voter, timeout: 60s }}\n    - file: {{ path: /run/etcdrun-etcd, state: absent }}\n",
         site.names[2]
     );
     site.place.folder.write("join.yaml", &text);

@@ -110,6 +110,19 @@ fn wrong_types() {
 }
 
 #[test]
+fn clusters_that_are_none() {
+    snapshot!(problems_of(
+        r"
+- hosts: all
+  tasks:
+    - etcd_gate: {cluster: prod, members: [], profile: restart}
+    - pki_ca: {cluster: 3}
+    - etcd_order: {cluster: {nmae: prod}}
+"
+    ));
+}
+
+#[test]
 fn plays_that_are_none() {
     snapshot!(problems_of("- tasks: []\n- hosts: \n- hosts: []\n- hosts: ''\n- host: all\n- x\n"));
     snapshot!(problems_of("hosts: all\ntasks: []\n"));

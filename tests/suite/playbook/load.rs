@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::support::{Project, tasks};
 use etcdrun::{
     playbook::{BatchSize, Item, LoadOptions, Play, Playbook},
@@ -140,6 +142,47 @@ fn imported_playbooks_stand_in_place() {
 fn embedded_playbooks_load() {
     let playbook = Project::new(&[]).load_named("ping");
     assert_eq!(tasks(only(&playbook)), ["Answer"]);
+}
+
+#[test]
+fn on_a_member_the_cluster_goes_without_saying() {
+    let project = Project::new(&[(
+        "site.yaml",
+        r#"
+- hosts: all
+  tasks:
+    - etcd_order:
+    - etcd_order: { cluster: { members: "{{ during }}" } }
+    - etcd_order:
+      args: { cluster: { client_port: 4001 } }
+    - pki_ca: { cluster: }
+    - etcd_order: { cluster: { name: other } }
+    - etcd_order: { cluster: "{{ another }}" }
+    - guest_retire: { name: etcd-2, cluster: prod }
+"#,
+    )]);
+    let playbook = project.load();
+    let clusters: Vec<_> = only(&playbook).tasks().map(|task| task.args.to_value()["cluster"].clone()).collect();
+    let own = json!({
+        "name": "{{ cluster.name }}",
+        "members": "{{ cluster.members }}",
+        "tls": "{{ cluster.tls }}",
+        "auth": "{{ cluster.auth }}",
+        "client_port": "{{ cluster.etcd.client_port | default(2379) }}",
+    });
+    let own_but = |key: &str, value: Value| {
+        let mut own = own.clone();
+        own[key] = value;
+        own
+    };
+    assert_eq!(clusters[0], own);
+    assert_eq!(clusters[1], own_but("members", json!("{{ during }}")));
+    assert_eq!(clusters[2], own_but("client_port", json!(4001)), "what `args` adds counts");
+    let signs = json!({ "name": "{{ cluster.name }}", "tls": "{{ cluster.tls }}" });
+    assert_eq!(clusters[3], signs, "nothing is rendered that it does not need");
+    assert_eq!(clusters[4], json!({ "name": "other" }), "two clusters do not mix");
+    assert_eq!(clusters[5], json!("{{ another }}"));
+    assert_eq!(clusters[6], json!("prod"), "here it is a name");
 }
 
 #[test]
