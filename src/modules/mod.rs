@@ -41,6 +41,8 @@ mod etcd_release;
 mod etcd_restore;
 mod etcd_retire;
 mod etcd_salvage;
+mod etcd_salvage_look;
+mod etcd_salvage_save;
 mod etcd_service;
 mod etcd_snapshot;
 mod facts;
