@@ -334,7 +334,6 @@ pub(super) fn etcd_failed(error: EtcdError) -> ActionError {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::modules::{etcd_order::EtcdOrder, testing::module_error};
 
     #[test]
