@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::{
     ActionContext, ActionError, ModuleError,
-    pki_ca::{authority, failed},
+    pki::ca::{authority, failed},
 };
 use crate::{
     etcd::{
@@ -334,7 +334,7 @@ pub(super) fn etcd_failed(error: EtcdError) -> ActionError {
 mod tests {
     use serde_json::json;
 
-    use crate::modules::{etcd_order::EtcdOrder, testing::module_error};
+    use crate::modules::{etcd::order::EtcdOrder, testing::module_error};
 
     #[test]
     fn what_is_no_cluster_is_told_with_what_would_be_one() {

@@ -133,7 +133,7 @@ impl Push {
         for member in &self.cluster.members {
             let session = context.reach.session(&member.name, &context.session);
             let session = session.ok_or_else(|| ActionError::Failed(format!("{} is not known", member.name)))?;
-            let payload = Payload::new(include_str!("etcd_checkpoint.sh")).value("data_dir", &self.module.data_dir);
+            let payload = Payload::new(include_str!("checkpoint.sh")).value("data_dir", &self.module.data_dir);
             let outcome = session.run_one(payload, false).await.map_err(ActionError::Remote)?;
             let found = outcome.data.get("index").and_then(Value::as_str).unwrap_or_default();
             if u64::from_str_radix(found, 16).unwrap_or_default() < index {

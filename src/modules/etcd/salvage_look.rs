@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use super::{
     ActionContext, ActionError,
     cluster::Member,
-    etcd_pulse::{Pulse, pulse},
-    etcd_salvage::{ANSWER, Salvage},
+    pulse::{Pulse, pulse},
+    salvage::{ANSWER, Salvage},
 };
 use crate::{
     etcd::{

@@ -163,7 +163,7 @@ impl Decide {
         let Some(session) = context.reach.session(&member.name, &context.session) else {
             return (Found::Unread("it is not in the inventory".into()), None);
         };
-        let payload = Payload::new(include_str!("etcd_bootstrap.sh")).value("data_dir", &self.module.data_dir);
+        let payload = Payload::new(include_str!("bootstrap.sh")).value("data_dir", &self.module.data_dir);
         let payload = self.module.requires.iter().fold(payload, Payload::arg);
         match session.run_one(payload, false).await {
             Ok(outcome) if outcome.failed => (Found::Unread(outcome.msg), None),
@@ -177,7 +177,7 @@ impl Decide {
         let asking = self.cluster.members.iter().map(|member| async move {
             let session = context.reach.session(&member.name, &context.session)?;
             let others = self.cluster.members.iter().filter(|other| other.name != member.name);
-            let payload = Payload::new(include_str!("etcd_reach.sh")).value("port", self.module.peer_port.to_string());
+            let payload = Payload::new(include_str!("reach.sh")).value("port", self.module.peer_port.to_string());
             let payload = others.fold(payload, |payload, other| payload.arg(format!("{} {}", other.name, other.ip)));
             // One that does not answer was told before.
             let outcome = session.run_one(payload, false).await.ok()?;

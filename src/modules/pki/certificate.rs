@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    ca::{authority, failed},
     cluster::{Cluster, ClusterArgs, ClusterKey, tunnel},
     local::Fingerprint,
-    pki_ca::{authority, failed},
     place::{Place, attributes},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     remote::Payload,
 };
 
-const LOOK: &str = concat!(include_str!("attributes.sh"), include_str!("pki_certificate.sh"));
+const LOOK: &str = concat!(include_str!("../attributes.sh"), include_str!("certificate.sh"));
 
 /// Gives the target a key and a certificate of the cluster's authority, and keeps them good.
 ///

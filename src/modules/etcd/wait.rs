@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     cluster::{Cluster, ClusterArgs, ClusterKey},
-    etcd_service::trouble,
+    service::trouble,
 };
 use crate::{
     etcd::{ClusterRecord, ClusterStatus, Phase, look},

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    ca::{authority, failed, forget, on_a_thread},
+    certificate::{has_ended, is_valid},
     cluster::{Cluster, ClusterArgs, ClusterKey, fence},
-    pki_ca::{authority, failed, forget, on_a_thread},
-    pki_certificate::{has_ended, is_valid},
 };
 use crate::{
     etcd::{Credential, EtcdError},

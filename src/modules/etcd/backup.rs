@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     cluster::{Cluster, ClusterArgs, ClusterKey},
-    etcd_snapshot::order,
+    snapshot::order,
 };
 use crate::{
     backup::{

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     cluster::{Cluster, ClusterArgs, ClusterKey},
-    etcd_hosts::{Questions, Server, see_hosts, ways},
-    etcd_service::{Down, down},
+    hosts::{Questions, Server, see_hosts, ways},
     local,
+    service::{Down, down},
 };
 use crate::{
     etcd::{

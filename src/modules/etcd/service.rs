@@ -25,7 +25,7 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("systemd.sh"), include_str!("etcd_service.sh"));
+const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("service.sh"));
 const UNIT: &str = "etcd.service";
 const HAND_OVER: Duration = Duration::from_secs(10);
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     cluster::{Cluster, ClusterArgs, ClusterKey, Member},
-    etcd_service::{Down, down},
+    service::{Down, down},
 };
 use crate::{
     etcd::observe::observe,
@@ -194,7 +194,7 @@ impl Salvage {
 
     pub(super) fn payload(&self, action: &str) -> Payload {
         let EtcdSalvage { data_dir, user, environment, .. } = &self.module;
-        Payload::new(include_str!("etcd_salvage.sh"))
+        Payload::new(include_str!("salvage.sh"))
             .value("action", action)
             .value("data_dir", data_dir)
             .value("user", user)

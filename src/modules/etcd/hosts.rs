@@ -107,7 +107,7 @@ async fn see_host(way: &Way, questions: Questions<'_>, observation: &Observation
 
 /// What the host says, and how far its clock is ahead of ours.
 async fn ask(session: &Session, questions: Questions<'_>) -> Result<(Outcome, Option<(i64, u64)>), String> {
-    let payload = Payload::new(include_str!("etcd_hosts.sh"))
+    let payload = Payload::new(include_str!("hosts.sh"))
         .value("data_dir", questions.data_dir)
         .value("server", questions.server.map_or("", |server| server.path));
     let start = milliseconds();

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     ActionContext, ActionError,
-    etcd_apart::{Apart, done, peer_url},
-    etcd_restore::{EtcdRestore, Prepared, Restore, Source, folder, forget_others, hash},
+    apart::{Apart, done, peer_url},
+    restore::{EtcdRestore, Prepared, Restore, Source, folder, forget_others, hash},
 };
 use crate::{
     etcd::restore::NewCluster,
@@ -73,7 +73,7 @@ impl Restore {
     /// A step of a server on some folder.
     fn apart(&self, action: &str, folder: &str) -> Payload {
         let EtcdRestore { data_dir, user, environment, .. } = &self.module;
-        Payload::new(include_str!("etcd_salvage.sh"))
+        Payload::new(include_str!("salvage.sh"))
             .value("action", action)
             .value("data_dir", data_dir)
             .value("user", user)

@@ -16,9 +16,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    backup::failed,
     cluster::{Cluster, ClusterArgs, ClusterKey},
-    etcd_backup::failed,
-    etcd_pulse::pulse,
+    pulse::pulse,
 };
 use crate::{
     backup::{self, BackupError, Hash, Manifest, Place, Store, backups, newest, unpack},
@@ -383,7 +383,7 @@ impl Restore {
     /// Without a certificate nobody can be asked whether the cluster serves; but whether there is data can be seen.
     async fn strangers(&self, context: &ActionContext, why: &ActionError) -> Option<Outcome> {
         for member in &self.cluster.members {
-            let look = Payload::new(include_str!("etcd_bootstrap.sh")).value("data_dir", &self.module.data_dir);
+            let look = Payload::new(include_str!("bootstrap.sh")).value("data_dir", &self.module.data_dir);
             let found = match context.reach.session(&member.name, &context.session) {
                 Some(session) => session.run_one(look, false).await.map_err(|error| error.to_string()),
                 None => Err("it is not in the inventory".to_owned()),
@@ -406,7 +406,7 @@ impl Restore {
     }
 
     pub(super) fn payload(&self, action: &str) -> Payload {
-        let payload = Payload::new(include_str!("etcd_restore.sh")).value("action", action);
+        let payload = Payload::new(include_str!("restore.sh")).value("action", action);
         let EtcdRestore { data_dir, user, .. } = &self.module;
         payload.value("data_dir", data_dir).value("user", user)
     }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    ca::{authority, failed},
     cluster::{Cluster, ClusterArgs, ClusterKey},
-    pki_ca::{authority, failed},
 };
 use crate::{
     inventory::sections::TlsSection,

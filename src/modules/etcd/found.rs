@@ -40,7 +40,7 @@ pub(crate) struct FoundFiles {
 
 /// Finds it. Why there is none, or which of several cannot be told, is an error.
 pub(crate) async fn find_etcd(session: &Session) -> Result<FoundEtcd, RemoteError> {
-    let data = ask(session, Payload::new(include_str!("etcd_found.sh"))).await?;
+    let data = ask(session, Payload::new(include_str!("found.sh"))).await?;
     let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     let account = text("account");
@@ -67,7 +67,7 @@ pub(crate) async fn read_etcd_files(
     data_dir: &str,
     host: &str,
 ) -> Result<FoundFiles, RemoteError> {
-    let payload = Payload::new(include_str!("etcd_found_files.sh"))
+    let payload = Payload::new(include_str!("found_files.sh"))
         .value("pid", &found.pid)
         .value("data_dir", data_dir)
         .value("host", host);

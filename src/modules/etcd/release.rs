@@ -166,7 +166,7 @@ impl Install {
     }
 
     fn payload(&self, staged: &str, tarball: bool) -> Payload {
-        Payload::new(include_str!("etcd_release.sh"))
+        Payload::new(include_str!("release.sh"))
             .value("dest", &self.dest)
             .value("sha256", &self.sha256)
             .value("staged", staged)
@@ -176,7 +176,7 @@ impl Install {
 
 /// Another version must not slip in with the next boot.
 async fn refuse_other(context: &ActionContext, version: Version) -> Result<(), ActionError> {
-    let outcome = context.run(Payload::new(include_str!("etcd_running.sh"))).await?;
+    let outcome = context.run(Payload::new(include_str!("running.sh"))).await?;
     let running = outcome.data.get("running").and_then(Value::as_str);
     let running = running.and_then(|path| Path::new(path).parent()?.file_name()?.to_str()?.parse::<Version>().ok());
     match running {

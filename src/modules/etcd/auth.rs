@@ -57,7 +57,7 @@ impl EngineAction for Converge {
         if !auth.is_enabled() {
             return Ok(Outcome { msg: "authentication is not wanted".into(), ..Outcome::ok() });
         }
-        let known = super::pki_ca::authority(context, &self.cluster).await?;
+        let known = super::pki::ca::authority(context, &self.cluster).await?;
         if context.check_mode() && known.is_none() {
             return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
         }

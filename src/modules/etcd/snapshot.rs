@@ -185,7 +185,7 @@ impl Take {
         let (sent, kept) = tokio::join!(send, keep);
         kept.map_err(|error| failed(&error))?;
         let snapshot = sent?;
-        let payload = Payload::new(include_str!("etcd_snapshot.sh")).value("dest", dest.display().to_string());
+        let payload = Payload::new(include_str!("snapshot.sh")).value("dest", dest.display().to_string());
         let outcome = context.run(payload).await.map_err(|error| failed(&error))?;
         match outcome.failed {
             true => Err(SnapshotError::Broken(outcome.msg)),

@@ -104,7 +104,7 @@ fn is_trusted(state: &Path, cluster: &str, authority: &Authority) -> Result<(), 
     ))
 }
 
-pub(super) fn failed(error: PkiError) -> ActionError {
+pub(in crate::modules) fn failed(error: PkiError) -> ActionError {
     ActionError::Failed(match error.help {
         Some(help) => format!("{}; {help}", error.message),
         None => error.message,
@@ -118,7 +118,7 @@ static OPENED: LazyLock<Mutex<HashMap<Key, Arc<Authority>>>> = LazyLock::new(Mut
 type Key = (PathBuf, String);
 
 /// The authority of a cluster, if there is one. What it signs must be worth something to the members.
-pub(super) async fn authority(
+pub(in crate::modules) async fn authority(
     context: &ActionContext,
     cluster: &Cluster,
 ) -> Result<Option<Arc<Authority>>, ActionError> {

@@ -7,9 +7,9 @@ use tokio::fs;
 
 use super::{
     ActionContext, ActionError,
+    apart::{Apart, done},
     cluster::Member,
-    etcd_apart::{Apart, done},
-    etcd_salvage::Salvage,
+    salvage::Salvage,
     scratch::Scratch,
 };
 use crate::{

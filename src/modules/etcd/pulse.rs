@@ -127,7 +127,7 @@ async fn machine(context: &ActionContext, member: Option<&Member>, port: u16, si
     let Some(session) = member.and_then(|member| context.reach.session(&member.name, &context.session)) else {
         return Sign::Unknown("it is not in the inventory".into());
     };
-    let look = Payload::new(include_str!("etcd_silent.sh")).value("port", port.to_string());
+    let look = Payload::new(include_str!("silent.sh")).value("port", port.to_string());
     match timeout(LIMIT, session.run_one(look, false)).await {
         Err(_) => Sign::Unknown(format!("its machine did not answer within {LIMIT:?}")),
         Ok(Err(error)) => Sign::Unknown(error.to_string()),

@@ -1,0 +1,37 @@
+//! Modules about clusters of etcd and their members.
+
+pub(super) mod alarm;
+mod apart;
+pub(super) mod auth;
+pub(super) mod backup;
+pub(super) mod bootstrap;
+pub(super) mod canary;
+pub(super) mod checkpoint;
+pub(super) mod config;
+pub(super) mod defrag;
+pub(super) mod destroy;
+pub(super) mod downgrade;
+mod drill;
+pub(super) mod found;
+pub(super) mod gate;
+pub(super) mod hosts;
+pub(super) mod member;
+pub(super) mod move_leader;
+pub(super) mod order;
+pub(super) mod path;
+mod pulse;
+pub(super) mod release;
+pub(super) mod restore;
+pub(super) mod retire;
+pub(super) mod salvage;
+mod salvage_look;
+mod salvage_save;
+pub(super) mod service;
+pub(super) mod snapshot;
+pub(super) mod wait;
+
+// For the files of this folder.
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, cluster, local,
+    pki, place, scratch,
+};
