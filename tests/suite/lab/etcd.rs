@@ -1,6 +1,8 @@
 //! Clusters of real etcd on fast hosts: from nothing to serving, again, and with parts missing.
 
 use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -180,6 +182,41 @@ fn three_members_serve_with_tls_and_authentication() {
     assert!(refused.stdout.contains(&why), "{}", refused.stdout);
     let active = lost.run(&["sh", "-c", "systemctl is-active etcd || :"]).unwrap();
     assert_ne!(active.trim(), "active");
+}
+
+/// A service for discovery, as etcd's own was: the second interface of an etcd, which has to know how many will come.
+fn discovery(host: &Host, members: usize) -> String {
+    let server = etcd("3.5").unwrap();
+    std::fs::copy(&server.path, host.path("/usr/local/bin/discovery").unwrap()).unwrap();
+    let service = format!("http://{}:2379", host.address());
+    let listen = [format!("--listen-client-urls={service}"), format!("--advertise-client-urls={service}")];
+    let start = ["systemd-run", "--unit=discovery", "-p", "Type=notify", "/usr/local/bin/discovery", "--enable-v2"];
+    host.run(&[&start[..], &["--data-dir=/var/tmp/discovery", &listen[0], &listen[1]]].concat()).unwrap();
+    let body = format!("value={members}");
+    let mut connection = TcpStream::connect((host.address(), 2379)).unwrap();
+    let head = "Content-Type: application/x-www-form-urlencoded\r\nConnection: close";
+    write!(
+        connection,
+        "PUT /v2/keys/clusters/one/_config/size HTTP/1.1\r\nHost: discovery\r\n{head}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 201 "), "{answer}");
+    format!("{service}/v2/keys/clusters/one")
+}
+
+#[test]
+fn members_find_each_other_by_a_service() {
+    let service = Place::new(Kind::Fast, 1);
+    let url = discovery(&service.hosts[0], 3);
+    let site = Site::new(3, "3.5", &format!("    etcd: {{ version: VERSION, discovery: {{ url: \"{url}\" }} }}\n"));
+    site.play(&[]).ends(0);
+    site.is_served_by_all();
+    // They needed it once.
+    service.hosts[0].run(&["systemctl", "stop", "discovery"]).unwrap();
+    site.changes_nothing();
 }
 
 #[test]
