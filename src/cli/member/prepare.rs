@@ -64,6 +64,11 @@ struct Draft<'a> {
     invocation: &'a Invocation,
 }
 
+/// What must be written down of a member, so that it stays where it is.
+fn pin_of(member: &Facts) -> (String, ValueMap) {
+    (member.name.clone(), pin(&member.interfaces, member.hypervisor.as_deref()))
+}
+
 /// The new member, before it is in any inventory.
 struct Coming {
     new: NewMember,
@@ -265,24 +270,43 @@ impl Draft<'_> {
         Ok(if !alive && goes.is_guest && coming.is_some() { texts.at_once() } else { texts })
     }
 
-    /// Members whose hypervisor or address follows from their order keep what they have.
-    fn pinned(&self, texts: Texts, coming: Option<&Coming>) -> Result<Texts, CliError> {
+    /// Members whose hypervisor or address follows from their order keep what they have, also while both members exist.
+    fn pinned(&self, mut texts: Texts, coming: Option<&Coming>) -> Result<Texts, CliError> {
         let cluster = self.cluster.name.as_str();
-        let during = self.load(&texts.path, &texts.during)?;
-        let after = self.load(&texts.path, &texts.after)?;
         let place = |facts: &Facts| (facts.ip.clone(), facts.hypervisor.clone());
         let before = facts::members(&self.site.inventory, cluster);
-        let meanwhile = facts::members(&during, cluster);
-        let mut pins = Vec::new();
-        for member in facts::members(&after, cluster) {
-            let is_new = coming.is_some_and(|coming| coming.new.name == member.name && !coming.is_described);
-            let list = if is_new { &meanwhile } else { &before };
-            let was = list.iter().find(|was| was.name == member.name);
-            if let Some(was) = was.filter(|was| place(was) != place(&member) && was.is_guest) {
-                pins.push((was.name.clone(), pin(&was.interfaces, was.hypervisor.as_deref())));
+        // What one of them is given back, another may have had.
+        for _ in 0..before.len() {
+            let [during, after] = self.both(&texts)?;
+            let moves = |was: &&Facts| {
+                let now = |list: &[Facts]| list.iter().find(|now| now.name == was.name).map(place);
+                let is_new = coming.is_some_and(|coming| coming.new.name == was.name && !coming.is_described);
+                let stays = now(&after).filter(|_| was.is_guest && !is_new);
+                stays.is_some_and(|there| there != place(was) || now(&during).is_some_and(|there| there != place(was)))
+            };
+            let pins: Vec<_> = before.iter().filter(moves).map(pin_of).collect();
+            if pins.is_empty() {
+                break;
             }
+            texts = texts.pinned(cluster, &pins)?;
         }
-        Ok(texts.pinned(cluster, &pins)?)
+        let Some(coming) = coming.filter(|coming| !coming.is_described) else { return Ok(texts) };
+        let [during, after] = self.both(&texts)?;
+        let named = |list: &[Facts]| list.iter().find(|member| member.name == coming.new.name).cloned();
+        match (named(&during), named(&after)) {
+            (Some(during), Some(after)) if during.is_guest && place(&during) != place(&after) => {
+                Ok(texts.pinned(cluster, &[pin_of(&during)])?)
+            }
+            _ => Ok(texts),
+        }
+    }
+
+    /// The members as they are while both exist, and afterwards.
+    fn both(&self, texts: &Texts) -> Result<[Vec<Facts>; 2], CliError> {
+        let members = |text: &str| -> Result<Vec<Facts>, CliError> {
+            Ok(facts::members(&self.load(&texts.path, text)?, self.cluster.name.as_str()))
+        };
+        Ok([members(&texts.during)?, members(&texts.after)?])
     }
 
     /// The inventory, as if a file of it said this.

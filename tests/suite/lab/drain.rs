@@ -238,6 +238,33 @@ fn times(said: &Said, host: &str) -> (u64, u64) {
     (ended[0], ended[ended.len() - 1])
 }
 
+/// Members that leave their address to the pool have it by their order, which changes when one of them goes.
+#[test]
+fn who_has_an_address_by_its_order_keeps_it() {
+    let estate = Estate::new();
+    let ip = |number: usize| estate.machine(0, number).address().to_string();
+    let mut text = estate.inventory().replacen(
+        &format!("first: {0}/24, last: {0} ", ip(3)),
+        &format!("first: {}/24, last: {} ", ip(0), ip(3)),
+        1,
+    );
+    for number in 0..3 {
+        let written = format!(", interfaces: [{{ bridge: br0, ip: {}/24 }}]", ip(number));
+        text = text.replacen(&written, "", 1);
+    }
+    estate.folder().write("inventory.yaml", &text);
+    // The first goes: the new one stands before those that stay, and must not get what is theirs.
+    let to = estate.other().name();
+    let said = estate.run(&["member", "move", "a-1", "--to", to, "--check"]);
+    let all = said.stdout + &said.stderr;
+    assert!(all.contains(&format!("{} on {to}", ip(3))), "{all}");
+
+    estate.drain(&[]).ends(0);
+    let text = estate.inventory();
+    let line = text.lines().find(|line| line.trim_start().starts_with("a-4:")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains(&format!("ip: {}/24", ip(3))), "{text}");
+}
+
 #[test]
 fn members_of_different_clusters_move_at_the_same_time_and_come_back() {
     let estate = Estate::new();
