@@ -52,6 +52,9 @@ pub(crate) struct Entry {
     pub modified: Option<Timestamp>,
 }
 
+/// What a file is written in: each write is one of a thread's, which costs as much for a few bytes as for many.
+const PIECE: usize = 1 << 20;
+
 /// Something under way to a store. It has its name only once it is kept.
 pub(crate) enum Sink {
     File { part: PathBuf, dest: PathBuf, file: tokio::io::BufWriter<fs::File> },
@@ -120,7 +123,11 @@ impl Store {
                 made.map_err(|error| BackupError::io(format!("make the folder {}", folder.display()), &error))?;
                 let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
                 let file = file.map_err(|error| BackupError::io(format!("write {}", part.display()), &error))?;
-                Ok(Sink::File { part, dest, file: tokio::io::BufWriter::new(fs::File::from_std(file)) })
+                Ok(Sink::File {
+                    part,
+                    dest,
+                    file: tokio::io::BufWriter::with_capacity(PIECE, fs::File::from_std(file)),
+                })
             }
             Self::Bucket { store, prefix, .. } => {
                 let key = prefix.clone().join(name);

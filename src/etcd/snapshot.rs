@@ -20,6 +20,8 @@ const PAGE: u64 = 512;
 /// What is synced at once. A disk that gets a gigabyte at the end keeps everybody else on it waiting for seconds, members
 /// of the cluster too if they share it.
 const SYNCED: u64 = 4 * 1024 * 1024;
+/// What is written at once.
+const PIECE: usize = 1024 * 1024;
 /// A member that sends nothing for so long sends nothing more.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -52,10 +54,12 @@ struct Check {
 impl Check {
     fn update(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
-        self.tail.extend_from_slice(bytes);
-        let known = self.tail.len().saturating_sub(SUM);
-        self.sum.update(&self.tail[..known]);
-        self.tail.drain(..known);
+        let known = (self.tail.len() + bytes.len()).saturating_sub(SUM);
+        let (old, new) = (known.min(self.tail.len()), known.saturating_sub(self.tail.len()));
+        self.sum.update(&self.tail[..old]);
+        self.sum.update(&bytes[..new]);
+        self.tail.drain(..old);
+        self.tail.extend_from_slice(&bytes[new..]);
     }
 
     fn end(self) -> Result<Snapshot, SnapshotError> {
@@ -102,11 +106,13 @@ pub async fn save(
     let (mut writer, mut reader) = tokio::io::duplex(256 * 1024);
     let send = async move { stream(member, &mut writer, progress).await };
     let keep = async move {
-        let mut file = tokio::fs::File::from_std(file);
+        // Each write is one of a thread's, and few large ones are cheaper than many small ones.
+        let mut file = tokio::io::BufWriter::with_capacity(PIECE, tokio::fs::File::from_std(file));
         while tokio::io::copy(&mut (&mut reader).take(SYNCED), &mut file).await? > 0 {
-            file.sync_data().await?;
+            file.flush().await?;
+            file.get_ref().sync_data().await?;
         }
-        file.sync_all().await
+        file.get_ref().sync_all().await
     };
     match tokio::join!(send, keep) {
         // When writing fails, the sender only hears that nobody listens any more.
