@@ -182,7 +182,7 @@ impl Link {
         }
         let connected = connector.connect(endpoint).await;
         let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
-        let answer = connected.as_ref().map(Clone::clone).map_err(unreachable);
+        let answer = connected.clone().map_err(|error| unreachable(&error));
         *self.state() = match connected {
             Ok(connection) => State { connection: Some(connection), failure: None },
             Err(error) => State { connection: None, failure: Some((attempt, error)) },
