@@ -149,23 +149,27 @@ impl Lab {
     }
 
     /// Starts new hosts, for a test, that are gone when the answer is dropped. They share nothing with others but the
-    /// switch.
+    /// switch. Their addresses come one after the other.
     pub fn borrow(&self, kind: Kind, count: usize) -> Result<Vec<Borrowed>> {
-        let hosts = (0..count).map(|_| self.reserve(kind)).collect::<Result<Vec<_>>>()?;
-        let borrowed: Vec<Borrowed> = hosts.into_iter().map(Borrowed).collect();
+        let borrowed = self.reserve(kind, count)?;
         start_all(&borrowed.iter().map(|host| &host.0).collect::<Vec<_>>())?;
         Ok(borrowed)
     }
 
-    /// Takes a number that no other host has.
-    fn reserve(&self, kind: Kind) -> Result<Host> {
+    /// Takes numbers that no other host has, in a row.
+    fn reserve(&self, kind: Kind, count: usize) -> Result<Vec<Borrowed>> {
         let _lock = lock(&self.folder)?;
         let taken: Vec<u8> = self.hosts()?.iter().map(|host| host.record.number).collect();
-        let number = (TEMPORARY_FROM..GUESTS_FROM).find(|number| !taken.contains(number));
-        let number = number.context("there are too many hosts in the lab")?;
-        let record =
-            Record { kind, number, zone: ZONES[usize::from(number) % ZONES.len()].to_owned(), temporary: true };
+        let numbers: Vec<u8> = (TEMPORARY_FROM..GUESTS_FROM).collect();
+        let free = numbers.windows(count).find(|row| row.iter().all(|number| !taken.contains(number)));
+        let free = free.context("there are too many hosts in the lab")?;
+        free.iter().map(|number| self.create(kind, *number).map(Borrowed)).collect()
+    }
+
+    fn create(&self, kind: Kind, number: u8) -> Result<Host> {
+        let zone = ZONES[usize::from(number) % ZONES.len()].to_owned();
         let prefix = if kind == Kind::Hypervisor { "h" } else { "n" };
+        let record = Record { kind, number, zone, temporary: true };
         let host = Host { lab: self.clone(), name: format!("{prefix}{number}"), record };
         host.create()?;
         Ok(host)

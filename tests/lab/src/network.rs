@@ -100,8 +100,10 @@ impl Switch {
 
     /// Removes the port, if it is there, and the interface at its other end with it.
     pub(crate) fn unplug(&self, port: &str) -> Result<()> {
+        let Err(error) = self.ip(&format!("link del {port}\n")) else { return Ok(()) };
+        // It also goes by itself, a moment after the last process at its other end.
         let exists = self.inside("ip", &["link", "show", "dev", port]).output()?.status.success();
-        if exists { self.ip(&format!("link del {port}\n")) } else { Ok(()) }
+        if exists { Err(error) } else { Ok(()) }
     }
 
     /// Runs `ip` with these lines in the switch's namespace.

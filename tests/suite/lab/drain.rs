@@ -243,8 +243,6 @@ fn times(said: &Said, host: &str) -> (u64, u64) {
 fn who_has_an_address_by_its_order_keeps_it() {
     let estate = Estate::new();
     let ip = |number: usize| estate.machine(0, number).address().to_string();
-    let last = |number: usize| u32::from(estate.machine(0, number).address());
-    assert!((0..MACHINES - 1).all(|number| last(number) + 1 == last(number + 1)), "not one after the other");
     let mut text = estate.inventory().replacen(
         &format!("first: {0}/24, last: {0} ", ip(3)),
         &format!("first: {}/24, last: {} ", ip(0), ip(3)),
