@@ -1,4 +1,4 @@
-//! Hosts on loopback: one sshd that answers on every 127.x.y.z, with keys, port and home of its own.
+//! Hosts on loopback: one sshd that answers on every 127.x.y.z, with keys and a port of its own.
 
 use std::{
     fmt::Write as _,
@@ -15,6 +15,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 const SSHD: &str = "/usr/sbin/sshd";
+/// The folder for locks in the home of a host.
+pub const LOCKS: &str = "locks";
 /// As many as the largest work has.
 pub const MOST: usize = 500;
 
@@ -29,7 +31,10 @@ impl Hosts {
     pub fn start(folder: &Path) -> Result<Self> {
         ensure!(Path::new(SSHD).exists(), "there is no {SSHD}: apt-get install openssh-server");
         let folder = folder.join("sshd");
-        fs::create_dir_all(folder.join("home"))?;
+        for n in 1..=MOST {
+            fs::create_dir_all(folder.join("homes").join(address(n)).join(LOCKS))?;
+        }
+        fs::write(folder.join("begin.sh"), begin(&folder))?;
         fs::create_dir_all("/run/sshd")?;
         for name in ["host", "client"] {
             let made = Command::new("ssh-keygen")
@@ -165,8 +170,15 @@ fn config(folder: &Path, port: u16) -> String {
          PidFile none\nUsePAM no\nUseDNS no\nStrictModes no\nLogLevel ERROR\n\
          PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          AuthorizedKeysFile {folder}/authorized_keys\nMaxStartups 2000:30:2000\n\
-         Subsystem sftp internal-sftp\nSetEnv SHLVL=1 HOME={folder}/home\n"
+         Subsystem sftp internal-sftp\nSetEnv SHLVL=1 BASH_ENV={folder}/begin.sh\n"
     )
+}
+
+/// What a session begins with: each host has a home of its own, and stands in it. One for all of them would have each host
+/// look through what the others keep there.
+fn begin(folder: &Path) -> String {
+    let homes = folder.join("homes");
+    format!("unset BASH_ENV\nset -- $SSH_CONNECTION\nexport HOME={}/$3\ncd \"$HOME\"\n", homes.display())
 }
 
 fn launch(folder: &Path) -> Result<Child> {

@@ -15,7 +15,7 @@ use crate::{
     delay::Proxy,
     graphs::{self, Figures},
     guests,
-    hosts::{Hosts, name},
+    hosts::{Hosts, LOCKS, name},
     peers::Peers,
     process::{Took, measure},
     replace, rollout, site,
@@ -124,8 +124,8 @@ impl Bench {
         let inventory = self.write("inventory.yaml", &self.hosts.inventory(hosts, port))?;
         let playbook = self.write("play.yaml", &format!("- hosts: all\n  tasks:\n{tasks}"))?;
         let config = self.write("ssh_config", "IdentityAgent none\nIdentityFile none\n")?;
-        let locks = self.disks.join("locks");
-        self.write("etcdrun.toml", &format!("lock_dir = {:?}\n", locks.display().to_string()))?;
+        // In the home of each host, where its sessions stand.
+        self.write("etcdrun.toml", &format!("lock_dir = \"/proc/self/cwd/{LOCKS}\"\n"))?;
         let mut command = Command::new(&self.etcdrun);
         command.arg("playbook").arg("-i").arg(inventory).arg(playbook).arg("--ssh-config").arg(config);
         command.arg("--state-dir").arg(self.folder.join("state")).current_dir(&self.folder);
