@@ -47,12 +47,17 @@ pub(crate) struct Hash {
 }
 
 impl Hash {
-    pub fn equals(&self, found: u32) -> Result<(), String> {
-        let Self { hash, revision, .. } = self;
-        match found == *hash {
-            true => Ok(()),
-            false => {
-                Err(format!("at revision {revision} its hash is {found}, and it was {hash} when the backup was taken"))
+    /// False if the two tell nothing about each other: the cluster was compacted while the backup was taken.
+    pub fn equals(&self, found: &Self) -> Result<bool, String> {
+        let Self { hash, revision, compact_revision } = self;
+        // A cluster that never was compacted says 0 or -1.
+        if *compact_revision.max(&0) != found.compact_revision.max(0) {
+            return Ok(false);
+        }
+        match found.hash {
+            same if same == *hash => Ok(true),
+            other => {
+                Err(format!("at revision {revision} its hash is {other}, and it was {hash} when the backup was taken"))
             }
         }
     }
@@ -220,6 +225,15 @@ mod tests {
             recipients: Vec::new(),
             etcdrun: String::new(),
         }
+    }
+
+    #[test]
+    fn hashes_of_other_compactions_tell_nothing() {
+        let hash = |hash, compact_revision| Hash { hash, revision: 9, compact_revision };
+        assert_eq!(hash(1, 5).equals(&hash(1, 5)), Ok(true));
+        assert!(hash(1, 5).equals(&hash(2, 5)).unwrap_err().contains("at revision 9 its hash is 2, and it was 1"));
+        assert_eq!(hash(1, 5).equals(&hash(2, 6)), Ok(false));
+        assert_eq!(hash(1, -1).equals(&hash(1, 0)), Ok(true), "neither was ever compacted");
     }
 
     async fn read(folder: &std::path::Path, cluster: &str) -> Kept {

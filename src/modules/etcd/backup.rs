@@ -1,11 +1,15 @@
 //! `etcd_backup`: the data of a cluster, compressed and on request encrypted, in a folder or a bucket.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::sync::oneshot;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -17,7 +21,7 @@ use crate::{
         self, BackupError, Damaged, Hash, Keep, Manifest, Place, Sink, Store, backups, keep_stream, stem, superfluous,
     },
     etcd::{
-        Credential, MemberClient,
+        Credential, EtcdError, MemberClient,
         observe::{View, observe},
         snapshot::{self, Snapshot, SnapshotError},
     },
@@ -175,13 +179,20 @@ impl Take {
         view: &View,
         store: &Store,
     ) -> Result<Manifest, BackupError> {
-        let hash = hash(client, view.revision).await;
         let taken = Timestamp::now();
         let stem = stem(&self.cluster.name, view.revision, taken);
         let extension = if self.recipients.is_empty() { "db.zst" } else { "db.zst.age" };
         let file = format!("{stem}.{extension}");
         let mut sink = store.sink(&file).await?;
-        let (snapshot, packed) = match self.send(context, client, &mut sink).await {
+        let (begun, has_begun) = oneshot::channel();
+        // Both read all of the database, so at the same time. A member that calculates begins no snapshot before it is done.
+        let hash = async {
+            has_begun.await.ok()?;
+            // Some versions and moments do not allow it.
+            hash(client, view.revision).await.ok()
+        };
+        let sent = tokio::try_join!(self.send(context, client, &mut sink, begun), async { Ok(hash.await) });
+        let ((snapshot, packed), hash) = match sent {
             Ok(sent) => sent,
             Err(error) => {
                 sink.abandon().await;
@@ -216,14 +227,23 @@ impl Take {
         context: &ActionContext,
         client: &MemberClient,
         sink: &mut Sink,
+        begun: oneshot::Sender<()>,
     ) -> Result<(Snapshot, backup::Packed), BackupError> {
         let recipients = Recipients::parse(self.recipients.iter().map(String::as_str));
         let recipients = recipients.map_err(BackupError::Recipient)?;
         let recipients = (!self.recipients.is_empty()).then_some(recipients);
         let (writer, reader) = tokio::io::duplex(BUFFER);
+        let begun = Mutex::new(Some(begun));
+        let progress = |done, all| {
+            if let Some(begun) = begun.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                // Nobody may want to know any more.
+                let _ = begun.send(());
+            }
+            (context.progress)(done, all);
+        };
         let send = async move {
             let mut writer = writer;
-            snapshot::stream(client, &mut writer, &*context.progress).await
+            snapshot::stream(client, &mut writer, &progress).await
         };
         match tokio::join!(send, keep_stream(reader, sink, recipients)) {
             (Ok(snapshot), Ok(packed)) => Ok((snapshot, packed)),
@@ -321,10 +341,10 @@ fn kept(context: &ActionContext, cluster: &Cluster) -> Option<KeptCredential> {
     (ends > Timestamp::now()).then_some(KeptCredential { credential, ends: Some(ends) })
 }
 
-/// What the member calculates of what it has; some versions and moments do not allow it.
-async fn hash(client: &MemberClient, revision: i64) -> Option<Hash> {
+/// What the member calculates of what it has.
+pub(super) async fn hash(client: &MemberClient, revision: i64) -> Result<Hash, EtcdError> {
     let client = client.patient(HASHING);
-    let mut asking = client.client().await.ok()?;
-    let answer = client.bounded(asking.hash_kv(revision)).await.ok()?;
-    Some(Hash { hash: answer.hash(), revision, compact_revision: answer.compact_version() })
+    let mut asking = client.client().await?;
+    let answer = client.bounded(asking.hash_kv(revision)).await?;
+    Ok(Hash { hash: answer.hash(), revision, compact_revision: answer.compact_version() })
 }

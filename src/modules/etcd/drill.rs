@@ -10,7 +10,7 @@ use std::{
 use super::{
     ActionContext, ActionError,
     apart::{Apart, done, peer_url},
-    restore::{EtcdRestore, Prepared, Restore, Source, folder, forget_others, hash},
+    restore::{EtcdRestore, Prepared, Restore, Source, as_expected, folder, forget_others},
 };
 use crate::{
     etcd::restore::NewCluster,
@@ -93,7 +93,7 @@ async fn compare(
     let Some(expected) = source.hash() else {
         return Ok(format!("{served}; it has no hash to be compared with"));
     };
-    let found = hash(client, expected.revision).await.map_err(|error| ActionError::Failed(error.to_string()))?;
-    expected.equals(found).map_err(|why| ActionError::Failed(format!("{}: {why}", source.describe())))?;
-    Ok(format!("{served}, with the same hash {found} as then"))
+    let as_then = as_expected(client, expected).await;
+    let as_then = as_then.map_err(|error| ActionError::Failed(format!("{}: {error}", source.describe())))?;
+    Ok(format!("{served}{as_then}"))
 }

@@ -16,14 +16,14 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    backup::failed,
+    backup::{failed, hash},
     cluster::{Cluster, ClusterArgs, ClusterKey},
     pulse::pulse,
 };
 use crate::{
     backup::{self, BackupError, Hash, Manifest, Place, Store, backups, newest, unpack},
     etcd::{
-        ClusterRecord, MemberClient, Phase,
+        ClusterRecord, EtcdError, MemberClient, Phase,
         observe::observe,
         restore::{self, Files, NewCluster},
         snapshot,
@@ -184,7 +184,6 @@ pub(super) struct Restore {
 }
 
 const LOOK: Duration = Duration::from_secs(5);
-const HASHING: Duration = Duration::from_secs(600);
 const DRILL_SPARE: u64 = 192 << 20;
 
 /// What `prepared` leaves beside the database for the steps behind it.
@@ -499,7 +498,7 @@ impl Restore {
         let mut found = Vec::new();
         for (client, hash) in clients.iter().zip(hashes) {
             let hash = hash.map_err(|error| ActionError::Failed(format!("{}: {error}", client.name)))?;
-            found.push((client.name.to_string(), hash));
+            found.push((client.name.to_string(), hash.hash));
         }
         if found.windows(2).any(|pair| pair[0].1 != pair[1].1) {
             return Err(ActionError::Failed(format!("the members differ: {found:?}")));
@@ -507,27 +506,32 @@ impl Restore {
         // Who looks again, because the first look was broken off, finds it gone.
         let prepared = self.module.token.as_ref().and_then(|token| Prepared::of(&folder(&context.state, token)).ok());
         let expected = prepared.and_then(|prepared| prepared.expected);
-        if let (Some(expected), Some(client)) = (&expected, clients.first()) {
-            let found =
-                hash(client, expected.revision).await.map_err(|error| ActionError::Failed(error.to_string()))?;
-            expected.equals(found).map_err(ActionError::Failed)?;
-        }
+        let as_then = match (&expected, clients.first()) {
+            (Some(expected), Some(client)) => as_expected(client, expected).await?,
+            _ => "",
+        };
         if let Some(token) = &self.module.token {
             // It is a copy of everything that the cluster holds.
             let _ = fs::remove_dir_all(folder(&context.state, token));
         }
         let hash = found.first().map_or(0, |(_, hash)| *hash);
-        let as_then = if expected.is_some() { ", as when the backup was taken" } else { "" };
         Ok(Outcome { msg: format!("revision {revision}, hash {hash} on all{as_then}"), ..Outcome::ok() }
             .with("revision", revision)
             .with("hash", hash))
     }
 }
 
-pub(super) async fn hash(client: &MemberClient, revision: i64) -> Result<u32, crate::etcd::EtcdError> {
-    let client = client.patient(HASHING);
-    let mut asking = client.client().await?;
-    Ok(client.bounded(asking.hash_kv(revision)).await?.hash())
+/// What there is to say about the hash that a backup has, once a member has its data.
+pub(super) async fn as_expected(client: &MemberClient, expected: &Hash) -> Result<&'static str, ActionError> {
+    let same = match hash(client, expected.revision).await {
+        Ok(found) => expected.equals(&found).map_err(ActionError::Failed)?,
+        Err(EtcdError::Refused { reason, .. }) if reason.contains("has been compacted") => false,
+        Err(error) => return Err(ActionError::Failed(error.to_string())),
+    };
+    Ok(match same {
+        true => ", with the same hash as when the backup was taken",
+        false => "; the cluster was compacted while the backup was taken, so that its hash cannot be compared",
+    })
 }
 
 /// Where the data of a restore is while it lasts.

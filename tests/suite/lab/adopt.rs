@@ -12,8 +12,16 @@ struct Stranger {
     version: String,
 }
 
+/// How its servers are told what to do.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    /// Half of it by flags, half of it by the environment.
+    ByWords,
+    ByFile,
+}
+
 impl Stranger {
-    fn new(minor: &str) -> Self {
+    fn new(minor: &str, told: Told) -> Self {
         let place = Place::new(Kind::Fast, 3);
         let server = etcd(minor).unwrap();
         let stranger = Self { place, version: server.version.clone() };
@@ -23,7 +31,7 @@ impl Stranger {
             (0..3).map(|number| format!("old-{number}=https://{}:2380", stranger.ip(number))).collect();
         for number in 0..3 {
             stranger.certificate(number);
-            stranger.start(number, &server.path, &members.join(","));
+            stranger.start(number, &server.path, &members.join(","), told);
         }
         // Each of them answers its notification only once there is a cluster.
         for host in &stranger.place.hosts {
@@ -47,30 +55,57 @@ impl Stranger {
     }
 
     fn certificate(&self, number: usize) {
-        let names = format!(
-            "subjectAltName=IP:{},IP:127.0.0.1,DNS:etcd.example.org\nextendedKeyUsage=serverAuth,clientAuth\n",
-            self.ip(number)
-        );
-        self.place.folder.write("names", &names);
-        self.openssl(&format!(
-            "req -newkey rsa:2048 -nodes -keyout {number}.key -out {number}.csr -subj /O=Elders/CN=old-{number}"
-        ));
-        self.openssl(&format!("x509 -req -in {number}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -extfile names -out {number}.crt"));
+        let names = format!("subjectAltName=IP:{},IP:127.0.0.1,DNS:etcd.example.org\n", self.ip(number));
+        self.signed(&number.to_string(), &format!("old-{number}"), &names);
     }
 
-    /// Half of it by flags, half of it by the environment.
-    fn start(&self, number: usize, server: &std::path::Path, members: &str) {
+    /// A key and a certificate, `FILE.key` and `FILE.crt`.
+    fn signed(&self, file: &str, name: &str, more: &str) {
+        self.place.folder.write("names", &format!("{more}extendedKeyUsage=serverAuth,clientAuth\n"));
+        self.openssl(&format!(
+            "req -newkey rsa:2048 -nodes -keyout {file}.key -out {file}.csr -subj /O=Elders/CN={name}"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in {file}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -extfile names -out {file}.crt"
+        ));
+    }
+
+    fn start(&self, number: usize, server: &std::path::Path, members: &str, told: Told) {
         let (host, ip) = (&self.place.hosts[number], self.ip(number));
         host.run(&["sh", "-c", "useradd --system etcd; mkdir -p /srv/etcd /etc/elders; chown etcd /srv/etcd"]).unwrap();
         std::fs::copy(server, host.path("/usr/local/bin/etcd").unwrap()).unwrap();
-        let tls = "ETCD_CERT_FILE=/etc/elders/server.crt\nETCD_KEY_FILE=/etc/elders/server.key\nETCD_TRUSTED_CA_FILE=/etc/elders/ca.crt\nETCD_CLIENT_CERT_AUTH=true\nETCD_PEER_CERT_FILE=/etc/elders/server.crt\nETCD_PEER_KEY_FILE=/etc/elders/server.key\nETCD_PEER_TRUSTED_CA_FILE=/etc/elders/ca.crt\nETCD_PEER_CLIENT_CERT_AUTH=true\n";
-        let flags = format!(
-            "--name old-{number} --data-dir=/srv/etcd/data --listen-client-urls https://0.0.0.0:2379 --advertise-client-urls https://{ip}:2379 --listen-peer-urls https://{ip}:2380 --initial-advertise-peer-urls https://{ip}:2380 --initial-cluster-token elders --initial-cluster {members} --quota-backend-bytes 4294967296 --heartbeat-interval 150"
-        );
+        let settings = [
+            ("name", format!("old-{number}")),
+            ("data-dir", "/srv/etcd/data".to_owned()),
+            ("listen-client-urls", "https://0.0.0.0:2379".to_owned()),
+            ("advertise-client-urls", format!("https://{ip}:2379")),
+            ("listen-peer-urls", format!("https://{ip}:2380")),
+            ("initial-advertise-peer-urls", format!("https://{ip}:2380")),
+            ("initial-cluster-token", "elders".to_owned()),
+            ("initial-cluster", members.to_owned()),
+            ("quota-backend-bytes", "4294967296".to_owned()),
+            ("heartbeat-interval", "150".to_owned()),
+        ];
+        let (start, path, text) = match told {
+            Told::ByWords => {
+                let flags: String = settings.iter().map(|(name, value)| format!(" --{name} {value}")).collect();
+                let tls = "ETCD_CERT_FILE=/etc/elders/server.crt\nETCD_KEY_FILE=/etc/elders/server.key\nETCD_TRUSTED_CA_FILE=/etc/elders/ca.crt\nETCD_CLIENT_CERT_AUTH=true\nETCD_PEER_CERT_FILE=/etc/elders/server.crt\nETCD_PEER_KEY_FILE=/etc/elders/server.key\nETCD_PEER_TRUSTED_CA_FILE=/etc/elders/ca.crt\nETCD_PEER_CLIENT_CERT_AUTH=true\n";
+                (flags, "/etc/elders/env", tls.to_owned())
+            }
+            Told::ByFile => {
+                let mut text: String = settings.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+                for whose in ["client", "peer"] {
+                    text += &format!(
+                        "{whose}-transport-security:\n  cert-file: /etc/elders/server.crt\n  key-file: /etc/elders/server.key\n  trusted-ca-file: /etc/elders/ca.crt\n  client-cert-auth: true\n"
+                    );
+                }
+                (" --config-file /etc/elders/etcd.yaml".to_owned(), "/etc/elders/etcd.yaml", text)
+            }
+        };
         let unit = format!(
-            "[Service]\nType=notify\nUser=etcd\nEnvironmentFile=/etc/elders/env\nExecStart=/usr/local/bin/etcd {flags}\n"
+            "[Service]\nType=notify\nUser=etcd\nEnvironmentFile=-/etc/elders/env\nExecStart=/usr/local/bin/etcd{start}\n"
         );
-        for (text, path) in [(tls, "/etc/elders/env"), (unit.as_str(), "/etc/systemd/system/etcd.service")] {
+        for (text, path) in [(&text, path), (&unit, "/etc/systemd/system/etcd.service")] {
             self.place.folder.write("sent", text);
             std::fs::copy(self.place.folder.path("sent"), host.path(path).unwrap()).unwrap();
         }
@@ -90,9 +125,14 @@ impl Stranger {
     }
 
     fn etcdctl(&self, words: &[&str]) -> String {
+        self.etcdctl_as("0", words)
+    }
+
+    /// With the certificate of that file.
+    fn etcdctl_as(&self, file: &str, words: &[&str]) -> String {
         let output = Command::new(etcd_tools().unwrap().join("etcdctl"))
             .args(["--endpoints", &format!("https://{}:2379", self.ip(1)), "--cacert", &self.file("ca.crt")])
-            .args(["--cert", &self.file("0.crt"), "--key", &self.file("0.key")])
+            .args(["--cert", &self.file(&format!("{file}.crt")), "--key", &self.file(&format!("{file}.key"))])
             .args(words)
             .output()
             .unwrap();
@@ -108,7 +148,7 @@ impl Stranger {
 
 #[test]
 fn a_cluster_made_by_hand_is_taken_over() {
-    let stranger = Stranger::new("3.5");
+    let stranger = Stranger::new("3.5", Told::ByWords);
     assert!(stranger.etcdctl(&["put", "kept", "well"]).contains("OK"));
     let before = stranger.traces();
     let said = stranger.adopt(&["--ca-key", "ca.key"]).ends(0);
@@ -160,9 +200,44 @@ fn a_cluster_made_by_hand_is_taken_over() {
     assert!(!again.stdout.lines().any(|line| line.starts_with("changed ")), "{}", again.stdout);
 }
 
+/// Settings in a file, and clients that must say who they are.
+#[test]
+fn a_cluster_with_a_configuration_file_and_authentication_is_taken_over() {
+    let stranger = Stranger::new("3.6", Told::ByFile);
+    let folder = &stranger.place.folder;
+    stranger.signed("root", "root", "");
+    let as_root = |words: &[&str]| stranger.etcdctl_as("root", words);
+    assert!(as_root(&["put", "kept", "well"]).contains("OK"));
+    as_root(&["user", "add", "root", "--no-password"]);
+    as_root(&["user", "grant-role", "root", "root"]);
+    assert!(as_root(&["auth", "enable"]).contains("Authentication Enabled"));
+    assert!(stranger.etcdctl(&["get", "kept"]).contains("permission denied"));
+
+    // The server's own certificate is nobody's here.
+    let refused = stranger.adopt(&[]).ends(3);
+    assert!(refused.stderr.contains("does not let us in") && refused.stderr.contains("--ca-key"), "{}", refused.stderr);
+    let before = stranger.traces();
+    stranger.adopt(&["--ca-key", "ca.key"]).ends(0);
+    assert_eq!(stranger.traces(), before, "nothing is changed on the hosts");
+    let written = folder.read("prod.yaml");
+    for words in ["data_dir: /srv/etcd/data", "quota: \"4GiB\"", "heartbeat-interval: \"150\"", "organization: Elders"]
+    {
+        assert!(written.contains(words), "{words}: {written}");
+    }
+    assert!(!written.contains("auth: { enabled: false }"), "{written}");
+    let status = folder.run(&["status", "-i", "prod.yaml"]).ends(0);
+    assert!(status.stdout.starts_with("prod: healthy, 3 of 3 members, old-"), "{}", status.stdout);
+
+    folder.run(&["playbook", "site.yaml", "-i", "prod.yaml"]).ends(0);
+    assert!(as_root(&["get", "kept"]).contains("well"));
+    assert!(stranger.etcdctl(&["get", "kept"]).contains("permission denied"), "it still asks who one is");
+    let again = folder.run(&["playbook", "site.yaml", "-i", "prod.yaml"]).ends(0);
+    assert!(!again.stdout.lines().any(|line| line.starts_with("changed ")), "{}", again.stdout);
+}
+
 #[test]
 fn what_cannot_be_taken_over_is_told_with_the_way_out() {
-    let stranger = Stranger::new("3.6");
+    let stranger = Stranger::new("3.6", Told::ByWords);
     let folder = &stranger.place.folder;
     let refused = |words: &[&str], code: i32, why: &str| {
         let said = stranger.adopt(words).ends(code);
