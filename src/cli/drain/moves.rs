@@ -123,8 +123,9 @@ impl Moves<'_> {
 }
 
 pub(super) fn say_what_is_left(hypervisor: &str, verb: &str, invocation: &Invocation) -> Result<(), CliError> {
+    let what = if verb == "undrain" { "came back" } else { "got away" };
     let text = format!(
-        "not all of them got away; `etcdrun resume` goes on with what was begun, `etcdrun {verb} {hypervisor}` with what is left\n"
+        "not all of them {what}; `etcdrun resume` goes on with what was begun, `etcdrun {verb} {hypervisor}` with what is left\n"
     );
     say(&text, invocation)
 }

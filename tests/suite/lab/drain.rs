@@ -151,6 +151,40 @@ impl Estate {
         self.run(&[&["drain", self.full().name(), "--yes"], more].concat())
     }
 
+    fn undrain(&self, more: &[&str]) -> Said {
+        self.run(&[&["undrain", self.full().name(), "--yes"], more].concat())
+    }
+
+    /// The machines that the members left are there for the next guests on the hypervisor that was emptied.
+    fn is_free_again(&self) -> String {
+        let mut text = self.inventory();
+        for (index, (cluster, _)) in CLUSTERS.iter().enumerate() {
+            let (now, then) = (self.machine(index, 3).address(), self.machine(index, 2).address());
+            text = text.replace(&format!("first: {now}/24, last: {now} "), &format!("first: {then}/24, last: {then} "));
+            let entry = format!("{cluster}-4: {{ hypervisor: {}, ", self.other().name());
+            text = text.replace(&entry, &format!("{entry}interfaces: [{{ bridge: br0, ip: {now}/24 }}], "));
+            self.stands_in(index, 2, self.full(), &format!("{cluster}-5"));
+        }
+        self.folder().write("inventory.yaml", &text);
+        text
+    }
+
+    /// Somebody else is at work on the second cluster.
+    fn stranger_comes(&self) {
+        let add = ["member", "add", "stranger", "--learner", "--peer-urls", "https://192.0.2.9:2380"];
+        // etcd wants its members to have been connected for a while.
+        wait::until("etcd takes a learner", Duration::from_secs(60), || {
+            Ok(self.etcdctl(1, &add).contains("added to cluster").then_some(()))
+        })
+        .unwrap();
+    }
+
+    fn stranger_goes(&self) {
+        let list = self.etcdctl(1, &["member", "list"]);
+        let id = list.lines().find(|line| line.ends_with("true")).unwrap().split(',').next().unwrap().to_owned();
+        self.etcdctl(1, &["member", "remove", &id]);
+    }
+
     fn inventory(&self) -> String {
         self.folder().read("inventory.yaml")
     }
@@ -292,36 +326,21 @@ fn members_of_different_clusters_move_at_the_same_time_and_come_back() {
     assert!(estate.drain(&[]).ends(0).stdout.contains("no member lives on"));
 
     // Back to the machines that they were on, one cluster after the other.
-    let mut text = estate.inventory();
-    for (index, (cluster, _)) in CLUSTERS.iter().enumerate() {
-        let (now, then) = (estate.machine(index, 3).address(), estate.machine(index, 2).address());
-        text = text.replace(&format!("first: {now}/24, last: {now} "), &format!("first: {then}/24, last: {then} "));
-        let entry = format!("{cluster}-4: {{ hypervisor: {}, ", estate.other().name());
-        text = text.replace(&entry, &format!("{entry}interfaces: [{{ bridge: br0, ip: {now}/24 }}], "));
-        estate.stands_in(index, 2, estate.full(), &format!("{cluster}-5"));
-    }
-    estate.folder().write("inventory.yaml", &text);
-    let undrain = |more: &[&str]| estate.run(&[&["undrain", estate.full().name(), "--yes"], more].concat());
-    undrain(&["--check"]).ends(0);
+    let text = estate.is_free_again();
+    estate.undrain(&["--check"]).ends(0);
     assert_eq!(estate.inventory(), text);
-    let said = undrain(&["--max-clusters", "1"]).ends(0);
+    let said = estate.undrain(&["--max-clusters", "1"]).ends(0);
     assert!(said.stdout.contains("2 to come back, in 2 rounds"), "{}", said.stdout);
     for (cluster, new) in ["a-5", "b-5"].into_iter().enumerate() {
         estate.has_moved(cluster, new, estate.full());
     }
-    assert!(undrain(&[]).ends(0).stdout.contains("is not drained"));
+    assert!(estate.undrain(&[]).ends(0).stdout.contains("is not drained"));
 }
 
 #[test]
 fn a_cluster_that_may_not_change_does_not_keep_the_others() {
     let estate = Estate::new();
-    // Somebody else is at work there.
-    let stranger = ["member", "add", "stranger", "--learner", "--peer-urls", "https://192.0.2.9:2380"];
-    // etcd wants its members to have been connected for a while.
-    wait::until("etcd takes a learner", Duration::from_secs(60), || {
-        Ok(estate.etcdctl(1, &stranger).contains("added to cluster").then_some(()))
-    })
-    .unwrap();
+    estate.stranger_comes();
     let said = estate.drain(&[]).ends(3);
     assert!(said.stdout.contains("is still a learner"), "{}", said.stdout);
     assert!(said.stdout.contains("not all of them got away"), "{}", said.stdout);
@@ -337,13 +356,23 @@ fn a_cluster_that_may_not_change_does_not_keep_the_others() {
     assert!(said.stdout.contains("b-3 of b stays") && said.stderr.contains("b-2 is dead"), "{}", said.stderr);
     estate.machine(1, 1).run(&["systemctl", "start", "etcd"]).unwrap();
 
-    let list = estate.etcdctl(1, &["member", "list"]);
-    let id = list.lines().find(|line| line.ends_with("true")).unwrap().split(',').next().unwrap().to_owned();
-    estate.etcdctl(1, &["member", "remove", &id]);
+    estate.stranger_goes();
     estate.drain(&[]).ends(0);
     for (cluster, new) in ["a-4", "b-4"].into_iter().enumerate() {
         estate.has_moved(cluster, new, estate.other());
     }
+
+    // The same on the way back.
+    estate.is_free_again();
+    estate.stranger_comes();
+    let said = estate.undrain(&[]).ends(3);
+    assert!(said.stdout.contains("not all of them came back"), "{}", said.stdout);
+    estate.has_moved(0, "a-5", estate.full());
+    assert!(estate.inventory().contains("      b-4: {"), "{}", estate.inventory());
+    estate.stranger_goes();
+    estate.undrain(&[]).ends(0);
+    estate.has_moved(1, "b-5", estate.full());
+    assert!(estate.undrain(&[]).ends(0).stdout.contains("is not drained"));
 }
 
 /// Kills the operator at these records of the journal, one attempt after the other, and goes on each time. Clusters have all
