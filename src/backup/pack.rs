@@ -2,17 +2,20 @@
 //! neither age nor zstd waits for anything.
 
 use std::{
-    io::{self, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use sha2::{Digest, Sha256};
-use tokio::io::AsyncRead;
+use tokio::io::AsyncBufRead;
 use tokio_util::io::SyncIoBridge;
 
 use super::{BackupError, Manifest, Sink, Store};
 use crate::{
-    etcd::snapshot::{self, Snapshot, SnapshotError},
+    etcd::{
+        pipe::pipe,
+        snapshot::{self, Snapshot, SnapshotError},
+    },
     secret::Recipients,
     source::Opener,
 };
@@ -75,17 +78,14 @@ impl<T: Read> Read for Metered<T> {
 
 /// Sends what comes from one side to a sink, with some work between. The sink is the caller's to keep or to abandon.
 async fn through(
-    from: impl AsyncRead + Send + Unpin + 'static,
+    from: impl AsyncBufRead + Send + Unpin + 'static,
     sink: &mut Sink,
-    work: impl FnOnce(Box<dyn Read + Send>, &mut dyn Write) -> Result<(), BackupError> + Send + 'static,
+    work: impl FnOnce(Box<dyn BufRead + Send>, &mut dyn Write) -> Result<(), BackupError> + Send + 'static,
 ) -> Result<Packed, BackupError> {
-    let (writer, mut reader) = tokio::io::duplex(BUFFER);
+    let (inlet, mut reader) = pipe();
     let working = tokio::task::spawn_blocking(move || {
-        let from = Box::new(BufReader::with_capacity(BUFFER, SyncIoBridge::new(from)));
-        let mut into = Metered { inner: SyncIoBridge::new(writer), meter: Meter::default() };
-        work(from, &mut into)?;
-        let flushed = into.flush();
-        flushed.map_err(|error| BackupError::io("pack", &error))?;
+        let mut into = Metered { inner: inlet, meter: Meter::default() };
+        work(Box::new(SyncIoBridge::new(from)), &mut into)?;
         Ok::<_, BackupError>(into.meter.packed())
     });
     let taken = sink.take(&mut reader).await;
@@ -98,7 +98,7 @@ async fn through(
 
 /// Compresses, encrypts if there are recipients, and stores.
 pub(crate) async fn keep_stream(
-    from: impl AsyncRead + Send + Unpin + 'static,
+    from: impl AsyncBufRead + Send + Unpin + 'static,
     sink: &mut Sink,
     recipients: Option<Recipients>,
 ) -> Result<Packed, BackupError> {
@@ -109,12 +109,20 @@ pub(crate) async fn keep_stream(
     .await
 }
 
-fn compress(from: &mut dyn Read, into: &mut dyn Write) -> Result<(), BackupError> {
+fn compress(from: &mut dyn BufRead, into: &mut dyn Write) -> Result<(), BackupError> {
     let compressed = || {
         let mut encoder = zstd::Encoder::new(into, LEVEL)?;
         encoder.include_checksum(true)?;
-        io::copy(from, &mut encoder)?;
-        encoder.finish().map(drop)
+        loop {
+            // As it comes, rather than by way of a buffer.
+            let piece = from.fill_buf()?;
+            let count = piece.len();
+            if count == 0 {
+                return encoder.finish().map(drop);
+            }
+            encoder.write_all(piece)?;
+            from.consume(count);
+        }
     };
     compressed().map_err(|error: io::Error| BackupError::io("compress", &error))
 }
@@ -142,7 +150,7 @@ pub(crate) async fn reseal(
     sink: &mut Sink,
 ) -> Result<Packed, BackupError> {
     let name = store.call(&manifest.file);
-    let from = store.read(&manifest.file).await?;
+    let from = tokio::io::BufReader::with_capacity(BUFFER, store.read(&manifest.file).await?);
     let manifest = manifest.clone();
     through(from, sink, move |from, into| {
         let meter = Meter::default();

@@ -19,7 +19,7 @@ use object_store::{
 };
 use tokio::{
     fs,
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufRead, AsyncRead, AsyncReadExt, AsyncWriteExt},
 };
 use tokio_util::io::StreamReader;
 
@@ -195,10 +195,12 @@ impl Store {
 
 impl Sink {
     /// Takes all that comes, and says how much that was.
-    pub async fn take(&mut self, from: &mut (dyn AsyncRead + Send + Unpin)) -> Result<u64, BackupError> {
+    pub async fn take(&mut self, from: &mut (dyn AsyncBufRead + Send + Unpin)) -> Result<u64, BackupError> {
         let (copied, what) = match self {
-            Self::File { file, part, .. } => (tokio::io::copy(from, file).await, format!("write {}", part.display())),
-            Self::Object { writer, what } => (tokio::io::copy(from, &mut **writer).await, what.clone()),
+            Self::File { file, part, .. } => {
+                (tokio::io::copy_buf(from, file).await, format!("write {}", part.display()))
+            }
+            Self::Object { writer, what } => (tokio::io::copy_buf(from, &mut **writer).await, what.clone()),
         };
         copied.map_err(|error| sent_error(what, &error))
     }

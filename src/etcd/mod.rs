@@ -16,6 +16,7 @@ mod http;
 pub mod lead;
 pub mod observe;
 pub mod path;
+pub(crate) mod pipe;
 mod record;
 pub(crate) mod restore;
 pub mod rules;

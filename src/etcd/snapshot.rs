@@ -13,7 +13,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{EtcdError, MemberClient};
+use super::{EtcdError, MemberClient, pipe::pipe};
 
 const SUM: usize = 32;
 const PAGE: u64 = 512;
@@ -103,12 +103,12 @@ pub async fn save(
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Snapshot, SnapshotError> {
     // Each side has its end to itself, so that the other hears when it is over.
-    let (mut writer, mut reader) = tokio::io::duplex(256 * 1024);
-    let send = async move { stream(member, &mut writer, progress).await };
+    let (inlet, mut reader) = pipe();
+    let send = async move { stream(member, &mut inlet.for_task(), progress).await };
     let keep = async move {
         // Each write is one of a thread's, and few large ones are cheaper than many small ones.
         let mut file = tokio::io::BufWriter::with_capacity(PIECE, tokio::fs::File::from_std(file));
-        while tokio::io::copy(&mut (&mut reader).take(SYNCED), &mut file).await? > 0 {
+        while tokio::io::copy_buf(&mut (&mut reader).take(SYNCED), &mut file).await? > 0 {
             file.flush().await?;
             file.get_ref().sync_data().await?;
         }

@@ -23,6 +23,7 @@ use crate::{
     etcd::{
         Credential, EtcdError, MemberClient,
         observe::{View, observe},
+        pipe::pipe,
         snapshot::{self, Snapshot, SnapshotError},
     },
     inventory::sections::{AuthMethod, BackupSection},
@@ -117,7 +118,6 @@ struct Take {
 const LOOK: Duration = Duration::from_secs(10);
 /// Hashing reads all of the database.
 const HASHING: Duration = Duration::from_secs(600);
-const BUFFER: usize = 1 << 20;
 /// Before a certificate ends, whoever looks after backups should hear of it for a while.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -232,7 +232,7 @@ impl Take {
         let recipients = Recipients::parse(self.recipients.iter().map(String::as_str));
         let recipients = recipients.map_err(BackupError::Recipient)?;
         let recipients = (!self.recipients.is_empty()).then_some(recipients);
-        let (writer, reader) = tokio::io::duplex(BUFFER);
+        let (inlet, reader) = pipe();
         let begun = Mutex::new(Some(begun));
         let progress = |done, all| {
             if let Some(begun) = begun.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -241,10 +241,7 @@ impl Take {
             }
             (context.progress)(done, all);
         };
-        let send = async move {
-            let mut writer = writer;
-            snapshot::stream(client, &mut writer, &progress).await
-        };
+        let send = async move { snapshot::stream(client, &mut inlet.for_task(), &progress).await };
         match tokio::join!(send, keep_stream(reader, sink, recipients)) {
             (Ok(snapshot), Ok(packed)) => Ok((snapshot, packed)),
             // When storing fails, the sender only hears that nobody listens any more.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 
 use crate::{
-    cluster::{Cluster, USUAL, Wanted},
+    cluster::{Cluster, IN_MEMORY, Wanted},
     seen::{Task, is_enough, lost, milliseconds, rate, small, tasks, tell_gaps, tell_long},
     site::{etcdrun, lab},
     table::{Row, percentile},
@@ -82,7 +82,7 @@ fn replace(bench: &mut Bench, members: usize) -> Result<Vec<Row>> {
 }
 
 fn once(bench: &Bench, members: usize, round: usize) -> Result<Run> {
-    let wanted = Wanted { members, minors: &["3.6"], auth: true, data_dir: USUAL, settings: "" };
+    let wanted = Wanted { members, minors: &["3.6"], auth: true, data_dir: IN_MEMORY, settings: "" };
     let cluster = Cluster::make(bench, &format!("replace-{round}"), wanted)?;
     let credential = cluster.credential()?;
     let (dead, left) = cluster.members.split_last().context("members")?;

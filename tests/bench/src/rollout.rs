@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result};
 
 use crate::{
-    cluster::{Cluster, ROOMY, Release, USUAL, Wanted, credential, etcdctl},
+    cluster::{Cluster, IN_MEMORY, ROOMY, Release, Wanted, credential, etcdctl},
     process::measure,
     seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
     site::{Lab, etcdrun, lab},
@@ -173,8 +173,7 @@ impl Case {
 /// A cluster of its own for each run.
 fn make(bench: &Bench, case: Case, name: &str) -> Result<Cluster> {
     let minors: Vec<&str> = std::iter::once(case.from).chain(case.hops.iter().copied()).collect();
-    let data_dir = if case.full { ROOMY } else { USUAL };
-    let wanted = Wanted { members: case.members, minors: &minors, auth: case.auth, data_dir, settings: "" };
+    let wanted = Wanted { members: case.members, minors: &minors, auth: case.auth, data_dir: IN_MEMORY, settings: "" };
     let cluster = Cluster::make(bench, name, wanted)?;
     if case.full {
         writer::fill(&cluster.members, &cluster.credential()?, DATA / VALUE as u64, VALUE)?;

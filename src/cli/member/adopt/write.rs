@@ -169,7 +169,8 @@ impl Adopting<'_> {
             );
         }
         if entry.auth == Some(true) && entry.whose == SERVER {
-            remarks.push("authentication is on, and a server is no user there: root's certificate is needed".to_owned());
+            remarks
+                .push("authentication is on, and a server is no user there: root's certificate is needed".to_owned());
         }
         if entry.auth == Some(true) && entry.whose == NOBODY {
             remarks.push("authentication is on, by passwords: `auth` needs root's `root_password`".to_owned());
