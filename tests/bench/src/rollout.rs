@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result};
 
 use crate::{
-    cluster::{Cluster, IN_MEMORY, ROOMY, Release, Wanted, credential, etcdctl},
+    cluster::{Cluster, IN_MEMORY, Release, Wanted, credential, etcdctl},
     process::measure,
     seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
     site::{Lab, etcdrun, lab},
