@@ -1,9 +1,10 @@
 //! Rollouts on hosts of the lab, with real servers, while a client writes: what the client notices, whether anything of it is
 //! lost, and how long it takes beside a script that does the same by hand. A naive serial restart stands beside it.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{fs, path::Path, process::Command, thread, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use etcdrun::etcd::Credential;
 
 use crate::{
     cluster::{Cluster, IN_MEMORY, Release, Wanted, credential, etcdctl},
@@ -23,6 +24,10 @@ const WALL_BAR: f64 = 1.1;
 /// Between members, there and back. The client may wait for four of them more.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const ROUND_TRIPS: f64 = 4.0;
+/// How long the client writes before: about as long as an upgrade takes.
+const CALM: Duration = Duration::from_secs(20);
+/// A script's time is known after so many rounds.
+const REFERENCES: usize = 3;
 const DATA: u64 = 1 << 30;
 const VALUE: usize = 1 << 20;
 
@@ -57,6 +62,8 @@ struct Run {
     written: Written,
     lost: usize,
     crashed: usize,
+    /// The longest gap before, while nothing went on.
+    calm: Duration,
 }
 
 pub fn plain(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -117,7 +124,9 @@ fn beside_reference(bench: &mut Bench, case: Case) -> Result<Vec<Row>> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=bench.rollouts {
         ours.push(once(bench, case, Who::Etcdrun, round)?);
-        theirs.push(once(bench, case, Who::Reference, round)?);
+        if round <= REFERENCES {
+            theirs.push(once(bench, case, Who::Reference, round)?);
+        }
     }
     let seconds = |runs: &[Run]| -> Vec<f64> { runs.iter().map(|run| run.seconds).collect() };
     let mut rows = case.rows(&ours);
@@ -151,10 +160,14 @@ impl Case {
         let lost: usize = runs.iter().map(|run| run.lost).sum();
         let retries: Vec<f64> = runs.iter().map(|run| small(run.written.errors.len())).collect();
         let slowest: Vec<f64> = runs.iter().map(|run| milliseconds(run.written.slowest)).collect();
+        let calm: Vec<f64> = runs.iter().map(|run| milliseconds(run.calm)).collect();
+        let of_calm = Row::figure(&name("longest gap while nothing goes on, p95"), "ms", &[percentile(&calm, 0.95)]);
+        let of_calm = Row { times: runs.len(), ..of_calm };
         vec![
             of("longest gap between writes, p95 of the runs", percentile(&gaps, 0.95), GAP_LIMIT + more),
             of("longest gap, the worst run", percentile(&gaps, 1.0), WORST_LIMIT),
             Row::none(&name(&format!("lost of {writes} acknowledged writes")), lost, runs.len()),
+            of_calm,
             Row::figure(&name("retries of the client in a run"), "", &retries),
             Row::figure(&name("slowest single write"), "ms", &slowest),
         ]
@@ -218,6 +231,17 @@ pub fn entries(folder: &Path) -> Result<()> {
     Ok(writer::entries(&members, &credential(folder)?, 500, 50)?)
 }
 
+/// The longest gap of the same client while nothing goes on: what this machine does by itself.
+fn calm(cluster: &Cluster, credential: &Credential, case: Case) -> Result<Duration> {
+    let writer = Writer::start(&cluster.members, credential, case.manner());
+    thread::sleep(CALM);
+    let longest = writer.stop()?.longest;
+    // The next one begins to count anew, and what it loses must not be there.
+    let removed = cluster.etcdctl(&cluster.members)?.args(["del", "--prefix", writer::PREFIX]).output()?;
+    ensure!(removed.status.success(), "del: {}", String::from_utf8_lossy(&removed.stderr));
+    Ok(longest)
+}
+
 fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let label = match who {
         Who::Etcdrun => "etcdrun",
@@ -227,6 +251,10 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let cluster = make(bench, case, &format!("rollout-{label}-{round}"))?;
     let credential = cluster.credential()?;
     let log = bench.folder.join("rollout.log");
+    let calm = match who {
+        Who::Etcdrun => calm(&cluster, &credential, case)?,
+        Who::Reference | Who::Naive => Duration::ZERO,
+    };
     let writer = Writer::start(&cluster.members, &credential, case.manner());
     let took = match who {
         Who::Etcdrun => etcdrun(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
@@ -243,7 +271,7 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
         }
     };
     let found = writer::found(&cluster.members, &credential)?;
-    let run = Run { seconds, lost: lost(&written, &found), crashed, written };
+    let run = Run { seconds, lost: lost(&written, &found), crashed, written, calm };
     tell(&run, label, round, &cluster.folder)?;
     if who == Who::Etcdrun {
         is_enough(&run.written)?;
@@ -253,12 +281,12 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
 }
 
 fn tell(run: &Run, label: &str, round: usize, folder: &Path) -> Result<()> {
-    let Run { seconds, written, lost, crashed } = run;
+    let Run { seconds, written, lost, crashed, calm } = run;
     let rate = rate(written);
-    let (gap, slowest) = (milliseconds(written.longest), milliseconds(written.slowest));
+    let (gap, slowest, calm) = (milliseconds(written.longest), milliseconds(written.slowest), milliseconds(*calm));
     let retries = written.errors.len();
     eprintln!(
-        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms, slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed"
+        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms ({calm:.0} ms before), slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed"
     );
     tell_gaps(written, folder)
 }

@@ -18,7 +18,7 @@ use etcd_client::{AlarmAction, AlarmType, Client, GetOptions};
 use etcdrun::etcd::{Credential, Dial, EtcdError, MemberClient, Stream};
 
 /// Where its keys are: `/written/NUMBER`.
-const PREFIX: &str = "/written/";
+pub const PREFIX: &str = "/written/";
 /// Keys that are asked for at once.
 const PAGE: i64 = 5000;
 /// A member that was lost is asked this often whether it is back.
