@@ -10,7 +10,7 @@ if [ "$arg_offset" != 0 ] || ! have sha256sum; then
 	cat >>"$arg_path" || fail "cannot write $arg_path"
 	exit 0
 fi
-said=$({ { tee "$arg_path" 4>&-; echo $? >&4; } | sha256sum 4>&-; } 4>&1)
+said=$({ { tee "$arg_path" 4>&-; echo $? >&4; } | sum_of_much 4>&-; } 4>&1)
 case $said in
 0*) ;;
 *) fail "cannot write $arg_path" ;;

@@ -49,7 +49,7 @@ make_room() {
 }
 
 seal() {
-    sum=$(sha256sum < "$new/member/snap/db") || fail "cannot read $new/member/snap/db"
+    sum=$(sum_of_much < "$new/member/snap/db") || fail "cannot read $new/member/snap/db"
     [ "${sum%% *}" = "$arg_sha256" ] || fail "the data did not arrive as it was sent"
     chown -R "$arg_user:" "$new" || fail "cannot give $new to $arg_user"
     chmod 0600 "$new"/member/snap/* "$new"/member/wal/* || fail "cannot set the mode of $new"

@@ -15,7 +15,7 @@ image_sum() {
         read -r inode bytes time sum <"$kept"
         if [ "$inode $bytes $time" = "$stamp" ]; then return; fi
     fi
-    sum=$(sha256sum <"$path") || fail "cannot read $path"
+    sum=$(sum_of_much <"$path") || fail "cannot read $path"
     sum=${sum%% *}
     mutate keep_sum
 }
@@ -34,7 +34,7 @@ compare() {
 place() {
     # Of what has just come in one piece it is known.
     got=$arg_got
-    if [ -z "$got" ]; then got=$(sha256sum <"$part") || fail "cannot read $part"; fi
+    if [ -z "$got" ]; then got=$(sum_of_much <"$part") || fail "cannot read $part"; fi
     got=${got%% *}
     if [ "$got" != "$arg_sha256" ]; then
         rm -f "$part"
