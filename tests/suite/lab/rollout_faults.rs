@@ -27,7 +27,7 @@ const HELD: &str = r#"
   rollout: { strategy: etcd, upgrade: true, timeout: 20s }
   pre_tasks:
     - { name: Here, copy: { content: "", dest: "DIR/at-{{ inventory_hostname }}" }, delegate_to: localhost, become: false }
-    - { name: Held, wait_for: { path: DIR/go, timeout: 60, sleep: 1 }, delegate_to: localhost, become: false }
+    - { name: Held, wait_for: { path: "DIR/go-{{ inventory_hostname }}", timeout: 60, sleep: 1 }, delegate_to: localhost, become: false }
   roles: [etcd]
 "#;
 
@@ -55,6 +55,19 @@ fn whose_turn(site: &Site) -> usize {
         whose.is_some()
     });
     whose.unwrap()
+}
+
+/// `held.yaml`: an upgrade in which each member is held when it is its turn, until it is let go.
+fn write_held(site: &Site) {
+    let folder = &site.place.folder;
+    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+}
+
+/// These members are held no longer when it is their turn.
+fn let_go(site: &Site, members: impl IntoIterator<Item = usize>) {
+    for member in members {
+        site.place.folder.write(&format!("go-{}", site.names[member]), "");
+    }
 }
 
 fn is_up(site: &Site, member: usize) -> bool {
@@ -119,7 +132,7 @@ fn an_upgrade_that_is_disturbed_goes_on_once_it_is_left_alone() {
     let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
     wants(&site, &from, &to, &releases(&["3.6"]));
     let folder = &site.place.folder;
-    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    write_held(&site);
     let writer = writer(&site);
 
     // A second operator, then an interrupt, in the midst of a turn.
@@ -136,7 +149,7 @@ fn an_upgrade_that_is_disturbed_goes_on_once_it_is_left_alone() {
     let again = start(&site, &["resume"]);
     let leads = leader(&site);
     site.place.hosts[leads].run(&["systemctl", "kill", "--signal=KILL", "etcd"]).unwrap();
-    folder.write("go", "");
+    let_go(&site, 0..3);
     // Sessions to a member are cut while its server is replaced, and then its network is.
     until("the server of a member is replaced", || !is_up(&site, held) || again_is_over(&site, &to));
     site.place.hosts[held].sessions().unwrap().iter().for_each(|session| drop(session.kill()));
@@ -165,10 +178,10 @@ fn a_member_that_does_not_come_back_stops_the_upgrade() {
     let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
     wants(&site, &from, &to, &releases(&["3.6"]));
     let folder = &site.place.folder;
-    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    write_held(&site);
     let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml", "--connect-timeout", "3"]);
     let held = whose_turn(&site);
-    folder.write("go", "");
+    let_go(&site, [held]);
     until("its server is replaced", || !is_up(&site, held) || again_is_over(&site, &to));
     site.place.hosts[held].cut().unwrap();
     let said = end(run);
@@ -181,6 +194,7 @@ fn a_member_that_does_not_come_back_stops_the_upgrade() {
     assert!(health.matches("is healthy").count() >= 2, "{health}");
     site.place.hosts[held].set_link_fault(&etcdrun_lab::LinkFault::default()).unwrap();
     until("it has caught up", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    let_go(&site, 0..3);
     let said = folder.run(&["resume"]);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to);
@@ -225,14 +239,12 @@ fn a_full_disk_and_a_second_member_that_dies_halt_an_upgrade_that_then_goes_on()
     site.place.hosts[2].run(&["sh", "-c", again]).unwrap();
     until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
 
-    // Each of them is let go by itself.
-    let held = HELD.replace("DIR/go", "\"DIR/go-{{ inventory_hostname }}\"");
-    folder.write("held.yaml", &held.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    write_held(&site);
     let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
     let held = whose_turn(&site);
     let leads = leader(&site);
     let second = (0..3).find(|member| ![held, leads].contains(member)).unwrap();
-    folder.write(&format!("go-{}", site.names[held]), "");
+    let_go(&site, [held]);
     until("its server is replaced", || !is_up(&site, held) || again_is_over(&site, &to));
     site.place.hosts[second].run(&["systemctl", "mask", "--now", "--runtime", "etcd"]).unwrap();
     let said = end(run);
@@ -248,9 +260,7 @@ fn a_full_disk_and_a_second_member_that_dies_halt_an_upgrade_that_then_goes_on()
     site.place.hosts[second].run(&["systemctl", "unmask", "--runtime", "etcd"]).unwrap();
     site.place.hosts[second].run(&["systemctl", "start", "etcd"]).unwrap();
     until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
-    for name in &site.names {
-        folder.write(&format!("go-{name}"), "");
-    }
+    let_go(&site, 0..3);
     let said = folder.run(&["resume"]);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to);
@@ -288,19 +298,16 @@ fn a_member_whose_hypervisor_is_gone_stops_the_upgrade() {
     let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
     wants(&site, &from, &to, &releases(&["3.6"]));
     let folder = &site.place.folder;
-    let held = HELD.replace("DIR/go", "\"DIR/go-{{ inventory_hostname }}\"");
-    folder.write("held.yaml", &held.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    write_held(&site);
     let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml", "--connect-timeout", "3"]);
     let first = whose_turn(&site);
-    folder.write(&format!("go-{}", site.names[first]), "");
+    let_go(&site, [first]);
     std::fs::remove_file(folder.path(&format!("at-{}", site.names[first]))).unwrap();
     let next = whose_turn(&site);
     assert_ne!(next, first);
     site.place.hosts[next].kill().unwrap();
     hypervisors.hosts[next].kill().unwrap();
-    for name in &site.names {
-        folder.write(&format!("go-{name}"), "");
-    }
+    let_go(&site, 0..3);
     let said = end(run);
     assert!(matches!(said.code, 2..=4), "{} {}{}", said.code, said.stdout, said.stderr);
     let told = said.stdout.contains(&site.names[next]) && said.stderr.contains("etcdrun resume");
