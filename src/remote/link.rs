@@ -17,7 +17,7 @@ use super::{
     channel::{ChannelError, Input, Output, start_local},
     error::Trouble,
     ledger,
-    script::{Become, Library, command_line, local_arguments},
+    script::{Become, Library, Reads, command_line, local_arguments},
     shell::{Shell, Shells},
     sudo::{self, Sudo},
     transfer::Staging,
@@ -253,28 +253,34 @@ impl Link {
         }
     }
 
-    /// A shell that waits for a script: one that has stayed, or a new one.
-    pub(super) async fn shell(self: &Arc<Self>, as_whom: Become<'_>) -> Result<Shell, RemoteError> {
-        if let Some(shell) = self.shells.take(as_whom).await {
+    /// A shell that waits for a script: one that has stayed, or a new one. Those that stay read nothing but scripts.
+    pub(super) async fn shell(self: &Arc<Self>, as_whom: Become<'_>, reads: Reads) -> Result<Shell, RemoteError> {
+        if reads == Reads::Scripts
+            && let Some(shell) = self.shells.take(as_whom).await
+        {
             self.execs.fetch_add(1, Ordering::SeqCst);
             return Ok(shell);
         }
-        let (input, output) = self.start(as_whom).await?;
+        let (input, output) = self.start(as_whom, reads).await?;
         Ok(Shell { input, output, used: false, library: Library::default() })
     }
 
-    /// Starts the bootstrap, which does nothing until it has read a whole script.
-    pub(super) async fn start(self: &Arc<Self>, as_whom: Become<'_>) -> Result<(Input, Output), RemoteError> {
+    /// Starts a shell, which does nothing until it has read a whole script.
+    pub(super) async fn start(
+        self: &Arc<Self>,
+        as_whom: Become<'_>,
+        reads: Reads,
+    ) -> Result<(Input, Output), RemoteError> {
         self.execs.fetch_add(1, Ordering::SeqCst);
         let Route::Local { shell } = &self.route else {
-            return self.start_over_ssh(&command_line(as_whom)).await;
+            return self.start_over_ssh(&command_line(as_whom, reads)).await;
         };
         let command;
         let mut arguments: Vec<&str> = shell.iter().map(String::as_str).collect();
         match as_whom {
-            Become::Nobody => arguments.extend(local_arguments()),
+            Become::Nobody => arguments.extend(local_arguments(reads)),
             _ => {
-                command = command_line(as_whom);
+                command = command_line(as_whom, reads);
                 arguments.extend(["-c", &command]);
             }
         }

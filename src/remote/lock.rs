@@ -100,7 +100,8 @@ impl Session {
             .value("place", &*owner.place)
             .value("run", &*owner.run)
             .value("owner", &owner.about)
-            .flag("look", look);
+            .flag("look", look)
+            .brief();
         for LockName { name, shared } in names {
             payload = payload.arg(name).arg(if *shared { "shared" } else { "exclusive" });
         }
@@ -127,7 +128,8 @@ impl Session {
             .value("wait", wait.to_string())
             .flag("look", how == Release::Look)
             .flag("break", matches!(how, Release::Break(_)))
-            .flag("forget", how == Release::AndForget);
+            .flag("forget", how == Release::AndForget)
+            .brief();
         let outcome = self.run_one(payload, false).await?;
         if outcome.failed {
             return Err(failed(&outcome));
@@ -188,4 +190,40 @@ pub(super) fn fence_script(fences: &[Fence]) -> String {
     let held = |fence: &Fence| format!("_held {} {}", quoted(&fence.path), quoted(&fence.line));
     let all: Vec<_> = fences.iter().map(held).collect();
     format!("{}_fence() {{ {}; }}\n", *FENCE, all.join(" && "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_was_lost_or_never_ours_does_not_become_held() {
+        for shell in [&["dash"][..], &["bash"], &["busybox", "sh"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let fence = |name: &str| Fence {
+                path: folder.path().join(name).to_str().unwrap().to_owned(),
+                line: format!("7 {name}"),
+            };
+            let script = format!(
+                "cd {}\nask() {{ if _fence; then echo held; else echo lost; fi; }}\n{}{}",
+                folder.path().display(),
+                fence_script(&[fence("first"), fence("second")]),
+                r#"
+                ask
+                echo 6 other >first; echo 7 second >second
+                ask; ask
+                rm first; echo 7 first >first
+                ask; ask
+                mv first aside; ask
+                echo 8 other >first; ask
+                mv aside first; ask
+                echo 8 other >new; mv new second; ask"#
+            );
+            let output = Command::new(shell[0]).args(&shell[1..]).args(["-c", &script]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(said, "lost lost lost held held lost lost held lost", "{shell:?} {output:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 #
 # NAME.lock is held by one run, NAME+shared+RUN by one of several. The first line of each is the generation and the
 # run, the second says who that is. NAME+generation+UID has a number a line, which only ever go up; the highest of all
-# users counts. Names of locks have no plus sign. What begins with one is on its way in or out.
+# users counts. What a lock says never changes in place: another file takes its place. Names of locks have no plus sign. What begins with one is on its way in or out.
 
 place=$arg_place
 digits=${_nonce#*-}

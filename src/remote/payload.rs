@@ -20,6 +20,9 @@ pub struct Payload {
     pub hidden: Vec<&'static str>,
     /// The body is secret as a whole: it is not even compared with what was there.
     pub no_diff: bool,
+    /// The body is over at once, and sets no trap: alone in a script it needs no process of its own, and all that it reports goes
+    /// out together.
+    pub brief: bool,
     /// Members of clusters that must be the same afterwards.
     pub watch: Option<Arc<MemberWatch>>,
     /// Results that are known without the host.
@@ -71,6 +74,11 @@ impl Payload {
 
     pub fn arg(mut self, value: impl AsRef<[u8]>) -> Self {
         self.args.push(value.as_ref().to_vec());
+        self
+    }
+
+    pub fn brief(mut self) -> Self {
+        self.brief = true;
         self
     }
 

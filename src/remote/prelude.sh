@@ -13,6 +13,8 @@ _start() {
 	_failed=''
 	# Markers that go out with the next one, since each write costs the whole way to the operator.
 	_pending=''
+	# The step that runs in this shell itself.
+	_brief=''
 	# Not $$, which is the bootstrap: it lives on behind us.
 	{ read -r _runner _about </proc/self/stat; } 2>/dev/null || { _runner=$$ && _about=''; }
 	exec 3>&1
@@ -24,10 +26,10 @@ _start() {
 	DIFF=''
 	TMP=''
 	trap _leave EXIT
-	trap 'exit 129' HUP
-	trap 'exit 130' INT
-	trap 'exit 141' PIPE
-	trap 'exit 143' TERM
+	trap '_brief=; exit 129' HUP
+	trap '_brief=; exit 130' INT
+	trap '_brief=; exit 141' PIPE
+	trap '_brief=; exit 143' TERM
 }
 
 _begin() {
@@ -43,6 +45,12 @@ _begin_quiet() {
 	_number=$1
 	printf '%s%s begin %s %s\n' "$_pending" "$_nonce" "$1" "$_runner" >&3
 	_pending=''
+}
+
+# The same for the only step of a segment, which runs in this shell: what it reports goes out when it ends.
+_begin_brief() {
+	_begin_quiet "$1"
+	_brief=$1
 }
 
 _flush() {
@@ -73,14 +81,24 @@ _end() {
 }
 
 _leave() {
+	_code=$?
+	[ -z "$_brief" ] || _pending="$_pending$_nonce end $_brief $_code quiet
+"
 	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
 	[ ! -e "$_stop" ] || rm -f "$_stop"
 	printf '%s%s done\n' "$_pending" "$_nonce" >&3
 }
 
+# Markers of a step: _mark TEXT
+_mark() {
+	if [ -n "$_brief" ]; then _pending=$_pending$1; else printf '%s' "$1" >&3; fi
+}
+
 # A marker with a text of any bytes: _text 'WORD ...' TEXT
 _text() {
-	printf '%s %s\n%s%s endtext\n' "$_nonce" "$1" "$2" "$_nonce" >&3
+	_mark "$_nonce $1
+$2$_nonce endtext
+"
 }
 
 # One side of a diff, from stdin. One byte more than is shown tells that there is more.
@@ -92,7 +110,10 @@ _side() {
 	printf '%s endtext\n' "$_nonce" >&3
 }
 
-changed() { printf '%s changed\n' "$_nonce" >&3; }
+changed() {
+	_mark "$_nonce changed
+"
+}
 
 mutate() { [ -n "$CHECK" ] || "$@"; }
 

@@ -15,7 +15,7 @@ use super::{
     channel::{ChannelError, Ending, Input, Output, Said},
     error::Trouble,
     reader::{Event, Reader, Source},
-    script::{self, Become, Library, NO_SCRIPT, Nonce, Script},
+    script::{self, Become, Library, NO_SCRIPT, Nonce, Reads, Script},
     shell::Shell,
     sudo,
 };
@@ -149,7 +149,8 @@ impl<'a> Run<'a> {
     }
 
     async fn go(mut self, fences: &[Fence], data: Option<Data<'_>>) -> Result<Vec<Outcome>, RemoteError> {
-        let Shell { input, mut output, used, library } = self.link.shell(self.as_whom).await?;
+        let reads = if data.is_some() { Reads::Exactly } else { Reads::Scripts };
+        let Shell { input, mut output, used, library } = self.link.shell(self.as_whom, reads).await?;
         self.used = used;
         let script = match data {
             Some(_) => Script::before_data(self.segment, &self.nonce, fences),

@@ -55,18 +55,30 @@ impl Library {
     }
 }
 
-/// Stands on the command line of every exec, so that nothing else has to.
+/// How a shell on a host reads what we send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// As it likes, since nothing but scripts will come. Most shells read in blocks then, without a process for it.
+    Scripts,
+    /// Not a byte beyond a script: something else stands before or behind it.
+    Exactly,
+}
+
+/// Stands on the command line of a shell that reads exactly, so that nothing else has to.
 ///
 /// It skips stdin up to the magic line (a password that sudo did not ask for would stand there), then
 /// evaluates the line behind it, which reads the script; and so on, until stdin ends. It is one line
 /// without backslashes, single quotes or exclamation marks, so that any login shell hands it on unharmed.
 const BOOTSTRAP: &str = concat!(
-    r##"LC_ALL=C; export LC_ALL; while read -r _line; do case $_line in "#etcdrun "*) "##,
-    r#"_nonce=${_line#* }; read -r _line; eval "$_line";; esac; done; exit 98"#
+    r##"while read -r _line; do case $_line in "#etcdrun") "##,
+    r#"read -r _line; eval "$_line";; esac; done; exit 98"#
 );
 
 /// The exit code of a bootstrap whose input has ended. If it has run nothing, it never saw its magic line.
 pub(super) const NO_SCRIPT: u32 = 98;
+
+/// Programs answer the same everywhere.
+const SETTINGS: &str = "LC_ALL=C; export LC_ALL";
 
 /// Stands where the length of a script goes, once it is known.
 const ROOM_FOR_LENGTH: &str = "NNNNNNNNNNNNNNNNNNNN";
@@ -117,19 +129,24 @@ pub(super) enum Become<'a> {
 /// The command line of an exec. Only the name of a user ever varies in it.
 ///
 /// `-k` makes sudo look away from credentials it may have cached, so that it asks always or never.
-pub(super) fn command_line(as_whom: Become<'_>) -> String {
+pub(super) fn command_line(as_whom: Become<'_>, reads: Reads) -> String {
+    let shell = match reads {
+        Reads::Scripts if !matches!(as_whom, Become::WithPassword(_)) => "sh -s".to_owned(),
+        _ => format!("sh -c '{BOOTSTRAP}'"),
+    };
     match as_whom {
-        Become::Nobody => format!("exec sh -c '{BOOTSTRAP}'"),
-        Become::Silently(user) => format!("exec sudo -k -n -H -u {} sh -c '{BOOTSTRAP}'", quoted(user)),
-        Become::WithPassword(user) => {
-            format!("exec sudo -k -S -p \"\" -H -u {} sh -c '{BOOTSTRAP}'", quoted(user))
-        }
+        Become::Nobody => format!("exec {shell}"),
+        Become::Silently(user) => format!("exec sudo -k -n -H -u {} {shell}", quoted(user)),
+        Become::WithPassword(user) => format!("exec sudo -k -S -p \"\" -H -u {} {shell}", quoted(user)),
     }
 }
 
-/// The arguments of a shell that runs the bootstrap right here.
-pub(super) fn local_arguments() -> [&'static str; 2] {
-    ["-c", BOOTSTRAP]
+/// The arguments of a shell right here.
+pub(super) fn local_arguments(reads: Reads) -> &'static [&'static str] {
+    match reads {
+        Reads::Scripts => &["-s"],
+        Reads::Exactly => &["-c", BOOTSTRAP],
+    }
 }
 
 pub(super) fn quoted(text: &str) -> String {
@@ -160,16 +177,18 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// For steps that read nothing. They run in a subshell, and the bootstrap goes on behind them; unless that was
+    /// For steps that read nothing. They run in a subshell, and the shell goes on behind them; unless that was
     /// ended, for then the operator is to know. What the shell has in its library already is left out.
+    ///
+    /// Shells like dash read their input in blocks, so that they have the script by themselves. Others read byte by
+    /// byte what they read by themselves, bash above all, and are quicker with a process that does it for them.
     pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence], known: Library) -> Self {
-        // Not `eval … || exit`: left of that, `set -e` would mean nothing.
-        let run = format!("eval \"$(head -c {ROOM_FOR_LENGTH})\"; _line=$?; [ $_line = 0 ] || exit $_line");
-        let frame = format!("#etcdrun {nonce}\n{run}\n");
+        let read = format!("case $- in s) ;; *) eval \"$(head -c {ROOM_FOR_LENGTH})\";; esac");
+        let frame = format!("{}; {read}\n", first_line(nonce));
         let library = Library::needed_by(segment);
-        let mut bytes =
-            Around { frame: &frame, library: library.without(known), head: "(\nexec </dev/null\n", tail: ")\n" }
-                .put(segment, fences);
+        let head = "(\nexec </dev/null\n";
+        let tail = ")\n_line=$?\n[ $_line = 0 ] || exit $_line\n";
+        let mut bytes = Around { frame: &frame, library: library.without(known), head, tail }.put(segment, fences);
         let length = bytes.len() - frame.len();
         if let Some(at) = frame.find(ROOM_FOR_LENGTH) {
             let length = format!("{length:<width$}", width = ROOM_FOR_LENGTH.len());
@@ -183,7 +202,7 @@ impl Script {
         let library = Library::needed_by(segment);
         let body = Around { frame: "", library, head: "", tail: "" }.put(segment, fences);
         // A byte at a time, because whatever dd read beyond the script would be lost to the step.
-        let frame = format!("#etcdrun {nonce}\neval \"$(dd bs=1 count={} 2>/dev/null)\"; exit\n", body.len());
+        let frame = format!("{}; eval \"$(dd bs=1 count={} 2>/dev/null)\"; exit\n", first_line(nonce), body.len());
         let mut bytes = Zeroizing::new(Vec::with_capacity(frame.len() + body.len()));
         bytes.extend_from_slice(frame.as_bytes());
         bytes.extend_from_slice(&body);
@@ -194,9 +213,14 @@ impl Script {
     pub(super) fn alone(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
         segment.steps.iter().try_for_each(check)?;
         let library = Library::needed_by(segment);
-        let head = format!("LC_ALL=C\nexport LC_ALL\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
+        let head = format!("{SETTINGS}\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
         Ok(Self { bytes: Around { frame: "", library, head: &head, tail: "" }.put(segment, &[]), library })
     }
+}
+
+/// The magic line, which is a comment to a shell that reads as it likes, and the begin of the line behind it.
+fn first_line(nonce: &Nonce) -> String {
+    format!("#etcdrun\n{SETTINGS}; _nonce={nonce}")
 }
 
 /// What a segment is put into.
@@ -226,7 +250,10 @@ impl Around<'_> {
         let mut bodies = Vec::new();
         for (number, step) in segment.steps.iter().enumerate() {
             let body = add_body(&mut script, &mut bodies, step.payload.body);
-            add_step(&mut script, number, step, body, is_fenced && step.fenced);
+            match is_brief(segment) {
+                true => add_brief(&mut script, step, body),
+                false => add_step(&mut script, number, step, body, is_fenced && step.fenced),
+            }
         }
         script.extend_from_slice(self.tail.as_bytes());
         script.extend_from_slice(b"}\n");
@@ -282,6 +309,39 @@ fn add_body(script: &mut Vec<u8>, bodies: &mut Vec<&'static str>, body: &'static
     number
 }
 
+/// In check mode the runner could not tidy up behind a body that is shut off from everything.
+fn is_brief(segment: &Segment) -> bool {
+    let is_plain =
+        |step: &Step| !step.check_mode && !step.fenced && step.entry.is_none() && step.payload.watch.is_none();
+    matches!(segment.steps.as_slice(), [step] if step.payload.brief && is_plain(step))
+}
+
+/// The step alone in its segment runs in the runner itself, which ends with it.
+fn add_brief(script: &mut Vec<u8>, step: &Step, body: usize) {
+    script.extend_from_slice(b"_begin_brief 0\n");
+    add_surroundings(script, step);
+    script.extend_from_slice(format!("_body{body}").as_bytes());
+    step.payload.args.iter().for_each(|value| add_value(script, " ", value));
+    script.extend_from_slice(b" 2>&1\nexit\n");
+}
+
+/// The values that the body of a step finds.
+fn add_surroundings(script: &mut Vec<u8>, step: &Step) {
+    for (name, on) in [("CHECK", step.check_mode), ("DIFF", step.diff)] {
+        script.extend_from_slice(format!("{name}={}\n", if on { "1" } else { "''" }).as_bytes());
+    }
+    for (name, value) in step.environment.iter() {
+        add_value(script, &format!("export {name}="), value.as_bytes());
+        script.push(b'\n');
+    }
+    for (name, value) in &step.payload.values {
+        add_value(script, &format!("arg_{name}="), value);
+        script.push(b'\n');
+    }
+    let shut = if step.check_mode { "_shut\n" } else { "" };
+    script.extend_from_slice(format!("set -u\n{shut}").as_bytes());
+}
+
 fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fenced: bool) {
     let on_failure = match step.on_failure {
         OnFailure::Stop => "stop",
@@ -302,19 +362,7 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
         script.extend_from_slice(before_entry(entry, number, on_failure).as_bytes());
     }
     script.extend_from_slice(b"(\n");
-    for (name, on) in [("CHECK", step.check_mode), ("DIFF", step.diff)] {
-        script.extend_from_slice(format!("{name}={}\n", if on { "1" } else { "''" }).as_bytes());
-    }
-    for (name, value) in step.environment.iter() {
-        add_value(script, &format!("export {name}="), value.as_bytes());
-        script.push(b'\n');
-    }
-    for (name, value) in &step.payload.values {
-        add_value(script, &format!("arg_{name}="), value);
-        script.push(b'\n');
-    }
-    let shut = if step.check_mode { "_shut\n" } else { "" };
-    script.extend_from_slice(format!("set -u\n{shut}").as_bytes());
+    add_surroundings(script, step);
     let watch = step.payload.watch.as_deref();
     if let Some(watch) = watch {
         watch.add_call(script);

@@ -9,7 +9,7 @@ use super::{
     Link, RemoteError,
     channel::{ChannelError, Ending, Said},
     error::Trouble,
-    script::{Become, NO_SCRIPT},
+    script::{Become, NO_SCRIPT, Reads},
 };
 
 /// A sudo that asks a directory service may take its time.
@@ -65,7 +65,7 @@ async fn attempt(
     as_whom: Become<'_>,
     password: Option<&str>,
 ) -> Result<Result<(), String>, RemoteError> {
-    let (mut input, mut output) = link.start(as_whom).await?;
+    let (mut input, mut output) = link.start(as_whom, Reads::Exactly).await?;
     let work = async {
         if let Some(password) = password {
             input.write([password.as_bytes(), b"\n"].concat().into()).await?;
