@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     model::{Effects, Resource},
-    remote::Payload,
+    remote::{Payload, is_shell_word},
 };
 
 /// Runs a program on the target, without a shell: no pipes, no redirections, no expansion of `$HOME` or `*`.
@@ -88,7 +88,9 @@ impl Module for Command {
         if words.first().is_none_or(String::is_empty) {
             return Err(ModuleError::new("the command is empty"));
         }
+        let is_bare = [&self.chdir, &self.creates, &self.removes, &self.stdin].iter().all(|value| value.is_none());
         let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("command.sh")))
+            .mere_program(is_bare && !is_shell_word(&words[0]))
             .tell("cmd", words.join(" "))
             .maybe("chdir", self.chdir)
             .maybe("creates", self.creates)

@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2154
 # Commands that must not run twice. Sent behind the prelude where a segment has such a step.
 #
-# Each has a file NAME.intent, which can be made only once, then NAME.marks (our own markers), NAME.out and NAME.err
-# while it runs, and NAME.code when it has ended. Its output goes to files, so that it does not die with the connection;
+# Each has a file NAME.intent, which can be made only once, then NAME.marks (our own markers, but for a mere program), NAME.out
+# and NAME.err while it runs, and NAME.code when it has ended. Its output goes to files, so that it does not die with the connection;
 # it reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
 
 _places=${HOME:-/nonexistent}/.etcdrun/runs:/var/tmp/etcdrun-runs
@@ -107,8 +107,25 @@ _leave_entry() { { printf '%s\n' "$1" >"$_entry.code"; } 2>/dev/null || { printf
 
 _show() {
 	_show_marks
+	_show_output
+}
+
+_show_output() {
 	[ ! -s "$_entry.out" ] || { _flush && cat "$_entry.out" >&3; }
 	_show_errors "$_entry.err"
+}
+
+# Runs the program "$@", and sets _code. Shells like dash start it without a copy of themselves, which they would need for a
+# body. It has no markers: what is run has changed something.
+_run_program() {
+	# The last one may have installed another of the same name.
+	hash -r
+	"$@" </dev/null >"$_entry.out" 2>"$_entry.err" 3>&- 9<&-
+	_code=$?
+	_leave_entry "$_code"
+	_pending="$_pending$_nonce changed
+"
+	_show_output
 }
 
 # A few short ones need no process. A shell loses the zero bytes that sides of a diff may have.
@@ -176,7 +193,7 @@ _recall() {
 	esac
 	case $_todo in
 	collect)
-		sed "s/$_its_nonce/$_nonce/g" "$_entry.marks" >&3
+		if [ -e "$_entry.marks" ]; then sed "s/$_its_nonce/$_nonce/g" "$_entry.marks" >&3; else changed; fi
 		cat "$_entry.out" >&3
 		_show_errors "$_entry.err"
 		;;

@@ -26,6 +26,7 @@ mod shell;
 mod sudo;
 mod transfer;
 mod watch;
+mod words;
 
 pub use error::{RemoteError, Trouble};
 pub use job::JobState;
@@ -36,3 +37,4 @@ pub use lock::{Fence, LOCK_FOLDER, LOCK_LOST, LockAnswer, LockHolder, LockName, 
 pub use payload::{OnFailure, Payload, Segment, Step, quote};
 pub use session::{Session, StepSink, Surroundings};
 pub use watch::{MEMBER_LOST, MemberWatch};
+pub use words::is_shell_word;

@@ -23,6 +23,8 @@ pub struct Payload {
     /// The body is over at once, and sets no trap: alone in a script it needs no process of its own, and all that it reports goes
     /// out together.
     pub brief: bool,
+    /// The body does nothing but run the program `args`, which no shell takes for something of its own.
+    pub mere_program: bool,
     /// Members of clusters that must be the same afterwards.
     pub watch: Option<Arc<MemberWatch>>,
     /// Results that are known without the host.
@@ -79,6 +81,11 @@ impl Payload {
 
     pub fn brief(mut self) -> Self {
         self.brief = true;
+        self
+    }
+
+    pub fn mere_program(mut self, mere: bool) -> Self {
+        self.mere_program = mere;
         self
     }
 

@@ -249,7 +249,10 @@ impl Around<'_> {
         script.extend_from_slice(fence.as_bytes());
         let mut bodies = Vec::new();
         for (number, step) in segment.steps.iter().enumerate() {
-            let body = add_body(&mut script, &mut bodies, step.payload.body);
+            let body = match is_mere_program(step) {
+                true => 0,
+                false => add_body(&mut script, &mut bodies, step.payload.body),
+            };
             match is_brief(segment) {
                 true => add_brief(&mut script, step, body),
                 false => add_step(&mut script, number, step, body, is_fenced && step.fenced),
@@ -361,6 +364,12 @@ fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fe
     if let Some(entry) = &step.entry {
         script.extend_from_slice(before_entry(entry, number, on_failure).as_bytes());
     }
+    if is_mere_program(step) {
+        script.extend_from_slice(b"_run_program");
+        step.payload.args.iter().for_each(|value| add_value(script, " ", value));
+        script.extend_from_slice(format!("\n{}", end_of_entry(number, on_failure)).as_bytes());
+        return;
+    }
     script.extend_from_slice(b"(\n");
     add_surroundings(script, step);
     let watch = step.payload.watch.as_deref();
@@ -390,10 +399,20 @@ fn before_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
     format!("_enter {run} {name} {since}\nif [ $_todo != run ]; then _recall {number} {on_failure}\nelse\n{background}")
 }
 
+fn end_of_entry(number: usize, on_failure: &str) -> String {
+    format!("_end {number} $_code {on_failure}\nfi\n")
+}
+
+/// Whether the runner can start the program by itself: nothing is set up for it, and its output is not wanted as it comes.
+fn is_mere_program(step: &Step) -> bool {
+    let is_alone = step.environment.is_empty() && !step.check_mode && step.payload.watch.is_none();
+    step.payload.mere_program && is_alone && step.entry.as_ref().is_some_and(|entry| !entry.live)
+}
+
 /// The step writes to files, its markers to one of their own.
 fn after_entry(entry: &Entry, number: usize, on_failure: &str, unwatched: &str) -> String {
     let files = format!("3>\"$_entry.marks\" >\"$_entry.out\" 2>\"$_entry.err\"{unwatched}");
-    let end = format!("_end {number} $_code {on_failure}\nfi\n");
+    let end = end_of_entry(number, on_failure);
     match entry.live {
         false => format!("\n) {files}\n_code=$?\n_leave_entry $_code\n_show\n{end}"),
         true => format!("\n) {files}\n_leave_entry $?\n) &\n_follow $!\nwait\n_code_of {number}\n{end}"),

@@ -15,9 +15,9 @@ use super::{
     script::{Become, Library},
 };
 
-/// Not much longer than it takes to get the next script ready: what happens to a connection meanwhile is noticed
-/// only when something is sent, and then nobody knows whether it has arrived.
-const STAY: Duration = Duration::from_secs(5);
+/// Long enough for hundreds of hosts to have their locks taken, one after the other, before the first of them goes on; not much longer:
+/// that a connection has died is noticed by keepalives, or when something is sent, and then nobody knows whether it has arrived.
+const STAY: Duration = Duration::from_secs(20);
 /// On one target. Others may need the sessions that they hold.
 const MOST: usize = 2;
 

@@ -13,7 +13,7 @@ const PLAY: &str = r#"
     - { name: First, shell: "echo x >>{{ home }}/first; wc -l <{{ home }}/first", register: first }
     - { name: Fact, set_fact: { count: "{{ first.stdout | trim }}" } }
     - { name: Use it, copy: { dest: "{{ home }}/used", content: "{{ count }} {{ first.rc }}\n" } }
-    - { name: Loop, shell: "echo {{ item }} >>{{ home }}/loop", loop: [a, b], register: looped }
+    - { name: Loop, command: "sh -c 'echo {{ item }} >>{{ home }}/loop'", loop: [a, b], register: looped }
     - { name: Loop result, copy: { dest: "{{ home }}/looped", content: "{{ looped.results | length }}\n" } }
     - name: Guarded
       block:
@@ -23,7 +23,7 @@ const PLAY: &str = r#"
       always:
         - { name: Always, shell: "echo x >>{{ home }}/always" }
     - { name: Line, line_in_file: { path: "{{ home }}/settings", line: "two" }, notify: Restart }
-    - { name: Last, shell: "echo x >>{{ home }}/last" }
+    - { name: Last, command: "sh -c 'echo x >>{{ home }}/last'" }
   handlers:
     - { name: Restart, shell: "echo x >>{{ home }}/restart; cat {{ home }}/settings >>{{ home }}/restart" }
 - name: End

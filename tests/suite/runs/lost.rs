@@ -32,9 +32,15 @@ fn wait_for(path: &Path) {
     }
 }
 
+/// The two ways of the host to run it: as a body of ours, and as a mere program.
+fn plays() -> [String; 2] {
+    let program = PLAY.replace("shell: \"", "command: \"sh -c '").replace("echo said\"", "echo said'\"");
+    [PLAY.to_owned(), program]
+}
+
 /// A run whose command is under way.
-fn under_way() -> (Bench, Child) {
-    let bench = Bench::new(1, PLAY);
+fn under_way(play: &str) -> (Bench, Child) {
+    let bench = Bench::new(1, play);
     let child = bench.folder.command(&["playbook", "site.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
     wait_for(&bench.folder.path("work/count"));
     (bench, child)
@@ -51,26 +57,32 @@ fn assert_ran_once(bench: &Bench) {
 
 #[test]
 fn a_connection_that_is_cut_neither_ends_nor_repeats_a_command() {
-    let (bench, child) = under_way();
-    let servers = bench.sshd.sessions().into_iter().filter(|pid| name_of(*pid).starts_with("sshd"));
-    servers.for_each(|pid| signal(pid, Signal::KILL));
-    bench.folder.write("work/go", "");
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
-    assert_ran_once(&bench);
+    for play in plays() {
+        let (bench, child) = under_way(&play);
+        let servers = bench.sshd.sessions().into_iter().filter(|pid| name_of(*pid).starts_with("sshd"));
+        servers.for_each(|pid| signal(pid, Signal::KILL));
+        bench.folder.write("work/go", "");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_ran_once(&bench);
+        assert_eq!(bench.nodes()["Long/h1/Count"], "changed");
+    }
 }
 
 #[test]
 fn a_command_that_still_runs_is_awaited_by_whoever_resumes() {
-    let (bench, mut child) = under_way();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let mut resumed = bench.folder.command(&["resume", "-vv"]).stdout(Stdio::piped()).spawn().unwrap();
-    // It has asked the host once the folder of the run holds nothing new: only the event tells.
-    wait_for_text(&mut resumed, "Count");
-    bench.folder.write("work/go", "");
-    assert_eq!(resumed.wait().unwrap().code(), Some(0));
-    assert_ran_once(&bench);
+    for play in plays() {
+        let (bench, mut child) = under_way(&play);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut resumed = bench.folder.command(&["resume", "-vv"]).stdout(Stdio::piped()).spawn().unwrap();
+        // It has asked the host once the folder of the run holds nothing new: only the event tells.
+        wait_for_text(&mut resumed, "Count");
+        bench.folder.write("work/go", "");
+        assert_eq!(resumed.wait().unwrap().code(), Some(0));
+        assert_ran_once(&bench);
+        assert_eq!(bench.nodes()["Long/h1/Count"], "changed");
+    }
 }
 
 fn wait_for_text(child: &mut Child, text: &str) {
@@ -94,8 +106,8 @@ fn runner(bench: &Bench) -> i32 {
 }
 
 /// The command and its runner end as in a power cut, and only their traces on the disk are left.
-fn in_doubt() -> Bench {
-    let (bench, mut child) = under_way();
+fn in_doubt(play: &str) -> Bench {
+    let (bench, mut child) = under_way(play);
     child.kill().unwrap();
     child.wait().unwrap();
     let runner = runner(&bench);
@@ -117,7 +129,7 @@ fn in_doubt() -> Bench {
 
 #[test]
 fn what_nobody_knows_halts_until_it_is_assumed_done() {
-    let bench = in_doubt();
+    let bench = in_doubt(PLAY);
     bench.folder.run(&["resume", "--assume", "done", "Long/h1/Count"]).ends(0);
     assert_eq!(bench.folder.read("work/count"), "x\n");
     assert_eq!(bench.folder.read("work/result"), "\n", "nobody knows what it said");
@@ -125,7 +137,8 @@ fn what_nobody_knows_halts_until_it_is_assumed_done() {
 
 #[test]
 fn what_nobody_knows_halts_until_it_is_assumed_not_run() {
-    let bench = in_doubt();
+    let [_, program] = plays();
+    let bench = in_doubt(&program);
     let wrong = bench.folder.run(&["resume", "--assume", "not-run", "Long/h1/Cound"]).ends(5);
     assert!(wrong.stderr.contains("did you mean `Long/h1/Count`?"), "{}", wrong.stderr);
     bench.folder.run(&["resume", "--assume", "not-run", "Long/h1/Count"]).ends(0);
