@@ -37,8 +37,8 @@ use works::{Bench, WORKS};
 #[derive(Parser)]
 #[command(about = "Measures etcdrun against its peers and its own limits")]
 struct Args {
-    /// Only works whose names contain this: version, commands, chain, files, many, delay, compile, schedule, site, guests, backup,
-    /// replace, rollout.
+    /// Only works whose names contain this, or one of several words with commas between: version, commands, limit, chain, files,
+    /// many, delay, compile, schedule, site, guests, backup, replace, rollout.
     #[arg(long, default_value = "")]
     filter: String,
     /// How often each is measured; the slowest peer only once.
@@ -106,7 +106,8 @@ fn run_all(args: &Args) -> Result<ExitCode> {
     let places = (folder.path().to_owned(), disks.path().to_owned());
     let mut bench = Bench::new(places, program, args.rounds.max(1), args.runs.max(1))?;
     let mut rows = Vec::new();
-    for (name, work) in WORKS.iter().filter(|(name, _)| name.contains(&args.filter)) {
+    let is_wanted = |name: &str| args.filter.split(',').any(|part| name.contains(part));
+    for (name, work) in WORKS.iter().filter(|(name, _)| is_wanted(name)) {
         eprintln!("{name}");
         rows.extend(work(&mut bench).with_context(|| (*name).to_owned())?);
     }
