@@ -19,6 +19,11 @@ look() {
     else
         seen=$(stat -L -c '%u|%g|%a|%s|%U|%G' "$1")
     fi || fail "cannot read the attributes of $1"
+    split_attributes "$seen"
+}
+
+split_attributes() {
+    seen=$1
     uid=${seen%%|*} seen=${seen#*|}
     gid=${seen%%|*} seen=${seen#*|}
     mode=${seen%%|*} seen=${seen#*|}

@@ -56,7 +56,8 @@ pub(super) enum Expect {
 impl Place {
     /// A payload that carries the body with it. The body must not contain NUL bytes.
     pub fn inline(&self, body: &[u8]) -> Payload {
-        self.payload("inline", &Fingerprint::of(body)).hidden("content", body)
+        let fingerprint = Fingerprint::of(body);
+        self.payload("inline", &fingerprint).hidden("content", body).glance(&self.dest, fingerprint.size)
     }
 
     /// A payload that settles everything but the body, and says `wanted` if that must travel.
@@ -165,8 +166,64 @@ pub(super) async fn fingerprint(path: &Path) -> Result<Fingerprint, ActionError>
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
     use super::*;
-    use crate::remote::{Link, LinkOptions, Surroundings};
+    use crate::remote::{Link, LinkOptions, Segment, Step, StepSink, Surroundings};
+
+    struct Deaf;
+
+    impl StepSink for Deaf {
+        fn started(&self, _step: usize) {}
+        fn output(&self, _step: usize, _error: bool, _text: &[u8]) {}
+        fn finished(&self, _step: usize, _outcome: &Outcome) {}
+    }
+
+    #[tokio::test]
+    async fn files_that_are_looked_at_together_are_judged_each_by_itself() {
+        for shell in [&["dash"][..], &["bash"], &["busybox", "sh"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name);
+            let place = |name: &str| Place {
+                dest: path(name).display().to_string(),
+                mode: Some("0644".parse().unwrap()),
+                ..Place::default()
+            };
+            let link = Link::local(shell, LinkOptions::default());
+            let run = async |files: &[(&str, &str)]| {
+                let step = |(name, body): &(&str, &str)| Step::plain(place(name).inline(body.as_bytes()));
+                let segment = Segment { steps: files.iter().map(step).collect() };
+                let session = link.session(Surroundings::default());
+                let outcomes = session.run(segment, &Deaf).await.unwrap();
+                let changed: String = outcomes.iter().map(|outcome| if outcome.changed { '+' } else { '.' }).collect();
+                for (name, body) in files {
+                    assert_eq!(fs::read_to_string(path(name)).unwrap(), *body, "{name} {shell:?}");
+                }
+                changed
+            };
+            for (name, body) in [("same", "text"), ("other", "TEXT"), ("longer", "a text"), ("mode", "text")] {
+                fs::write(path(name), body).unwrap();
+            }
+            fs::write(path("none"), "").unwrap();
+            fs::set_permissions(path("mode"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            symlink(path("same"), path("link")).unwrap();
+            let all = ["same", "other", "longer", "mode", "absent", "link"].map(|name| (name, "text"));
+            let all = [&all[..], &[("none", ""), ("same-", "text")]].concat();
+            assert_eq!(run(&all).await, ".+++++.+", "{shell:?}");
+            assert_eq!(run(&all).await, "........", "{shell:?}");
+            assert!(!path("link").is_symlink());
+
+            // The second one must not be taken for what it was before the first.
+            fs::create_dir(path("folder")).unwrap();
+            symlink(path("folder"), path("way")).unwrap();
+            fs::write(path("folder/f"), "second").unwrap();
+            let segment = [("folder/f", "first"), ("way/f", "second")]
+                .map(|(name, body)| Step::plain(place(name).inline(body.as_bytes())));
+            let session = link.session(Surroundings::default());
+            session.run(Segment { steps: segment.into() }, &Deaf).await.unwrap();
+            assert_eq!(fs::read_to_string(path("folder/f")).unwrap(), "second", "{shell:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_file_that_is_not_the_expected_one_is_left_alone() {

@@ -30,7 +30,7 @@ look_at_dest() {
     if [ -L "$dest" ] && [ ! -d "$dest" ]; then return 0; fi
     if [ -f "$dest" ]; then
         existing=1
-        look "$dest" ''
+        if has_glance && _attributes_of "$dest"; then split_attributes "$_attributes"; else look "$dest" ''; fi
     elif [ -d "$dest" ]; then
         fail "$dest is a directory"
     elif [ -e "$dest" ]; then
@@ -39,6 +39,11 @@ look_at_dest() {
         if [ -z "$CHECK" ]; then fail "the directory $folder does not exist"; fi
         note "the directory $folder does not exist yet"
     fi
+}
+
+# Whether somebody has looked at this file, by its own name, together with those of other steps.
+has_glance() {
+    [ "$_glances" ] && [ "$dest" = "$arg_dest" ]
 }
 
 checksum() {
@@ -60,7 +65,7 @@ measure_source() {
 same_body() {
     if [ -z "$existing" ] || [ -z "$arg_sha256" ]; then return 1; fi
     case $arg_size in '' | "$size") ;; *) return 1 ;; esac
-    checksum "$dest"
+    if has_glance && _sum_of "$dest"; then sum=$_sum; else checksum "$dest"; fi
     [ "$sum" = "$arg_sha256" ]
 }
 

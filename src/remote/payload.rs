@@ -25,6 +25,8 @@ pub struct Payload {
     pub brief: bool,
     /// The body does nothing but run the program `args`, which no shell takes for something of its own.
     pub mere_program: bool,
+    /// The file that the body looks at before all else, as SIZE:PATH: with others in a row it is looked at together.
+    pub glance: Option<String>,
     /// Members of clusters that must be the same afterwards.
     pub watch: Option<Arc<MemberWatch>>,
     /// Results that are known without the host.
@@ -81,6 +83,14 @@ impl Payload {
 
     pub fn brief(mut self) -> Self {
         self.brief = true;
+        self
+    }
+
+    /// The body is about this file, which should have this size. Where its name could be taken for something else, it looks by itself.
+    pub fn glance(mut self, path: &str, size: u64) -> Self {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
+        let is_file = path.starts_with('/') && !path.ends_with('/') && path.bytes().all(is_plain);
+        self.glance = is_file.then(|| format!("{size}:{path}"));
         self
     }
 

@@ -15,6 +15,8 @@ _start() {
 	_pending=''
 	# The step that runs in this shell itself.
 	_brief=''
+	# What the files of the next steps are like, if somebody has looked.
+	_glances=''
 	# Not $$, which is the bootstrap: it lives on behind us.
 	{ read -r _runner _about </proc/self/stat; } 2>/dev/null || { _runner=$$ && _about=''; }
 	exec 3>&1

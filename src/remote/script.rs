@@ -10,12 +10,14 @@ use super::{
 };
 
 static PRELUDE: LazyLock<String> = LazyLock::new(|| compact(include_str!("prelude.sh")));
+static GLANCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("glance.sh")));
 static CHECK: LazyLock<String> = LazyLock::new(|| compact(include_str!("check.sh")));
 
 /// What scripts call, and a shell that stays need be sent only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Library {
     prelude: bool,
+    glance: bool,
     check: bool,
     ledger: bool,
     watch: bool,
@@ -25,6 +27,7 @@ impl Library {
     fn needed_by(segment: &Segment) -> Self {
         Self {
             prelude: true,
+            glance: segment.steps.windows(2).any(|steps| steps.iter().all(|step| step.payload.glance.is_some())),
             check: segment.steps.iter().any(|step| step.check_mode),
             ledger: segment.steps.iter().any(|step| step.entry.is_some()),
             watch: segment.steps.iter().any(|step| step.payload.watch.is_some()),
@@ -34,6 +37,7 @@ impl Library {
     fn without(self, known: Self) -> Self {
         Self {
             prelude: self.prelude && !known.prelude,
+            glance: self.glance && !known.glance,
             check: self.check && !known.check,
             ledger: self.ledger && !known.ledger,
             watch: self.watch && !known.watch,
@@ -43,6 +47,7 @@ impl Library {
     pub(super) fn and(self, more: Self) -> Self {
         Self {
             prelude: self.prelude || more.prelude,
+            glance: self.glance || more.glance,
             check: self.check || more.check,
             ledger: self.ledger || more.ledger,
             watch: self.watch || more.watch,
@@ -50,7 +55,13 @@ impl Library {
     }
 
     fn parts(self) -> impl Iterator<Item = &'static str> {
-        let parts = [(self.prelude, &PRELUDE), (self.check, &CHECK), (self.ledger, &LEDGER), (self.watch, &WATCH)];
+        let parts = [
+            (self.prelude, &PRELUDE),
+            (self.glance, &GLANCE),
+            (self.check, &CHECK),
+            (self.ledger, &LEDGER),
+            (self.watch, &WATCH),
+        ];
         parts.into_iter().filter(|(is_in, _)| *is_in).map(|(_, part)| part.as_str())
     }
 }
@@ -248,7 +259,9 @@ impl Around<'_> {
         script.extend_from_slice(b"_start\n");
         script.extend_from_slice(fence.as_bytes());
         let mut bodies = Vec::new();
+        let mut glances = Glances::default();
         for (number, step) in segment.steps.iter().enumerate() {
+            glances.add(&mut script, &segment.steps[number..]);
             let body = match is_mere_program(step) {
                 true => 0,
                 false => add_body(&mut script, &mut bodies, step.payload.body),
@@ -262,6 +275,48 @@ impl Around<'_> {
         script.extend_from_slice(b"}\n");
         script
     }
+}
+
+/// Looks at the files of steps in a row before the first of them.
+#[derive(Default)]
+struct Glances {
+    /// How many of the steps to come were looked at.
+    left: usize,
+    /// What was seen is still there.
+    kept: bool,
+}
+
+impl Glances {
+    /// At once. What they say is a moment old when the last one comes.
+    const MOST: usize = 50;
+
+    fn add(&mut self, script: &mut Vec<u8>, steps: &[Step]) {
+        if self.left > 0 {
+            self.left -= 1;
+            return;
+        }
+        let mut words: Vec<&str> = Vec::new();
+        for word in steps.iter().map_while(|step| step.payload.glance.as_deref()).take(Self::MOST) {
+            // Who comes second must see what the first has left.
+            if words.iter().any(|other| path_of(other) == path_of(word)) {
+                break;
+            }
+            words.push(word);
+        }
+        if words.len() > 1 {
+            self.left = words.len() - 1;
+            script.extend_from_slice(b"_glance");
+            words.iter().for_each(|word| add_value(script, " ", word.as_bytes()));
+            script.push(b'\n');
+        } else if self.kept {
+            script.extend_from_slice(b"_glances=\n");
+        }
+        self.kept = words.len() > 1;
+    }
+}
+
+fn path_of(glance: &str) -> &str {
+    glance.split_once(':').map_or(glance, |(_, path)| path)
 }
 
 /// Whether a shell can hold what the step brings.
@@ -286,7 +341,8 @@ fn size_at_most(step: &Step) -> usize {
     let args = step.payload.args.iter().map(|arg| quotable(arg));
     let environment = step.environment.iter().map(|(name, value)| name.len() + quotable(value.as_bytes()));
     let watch = step.payload.watch.as_ref().map_or(0, |watch| watch.size());
-    values.chain(args).chain(environment).sum::<usize>() + watch + 600
+    let glance = step.payload.glance.as_ref().map_or(0, |glance| quotable(glance.as_bytes()));
+    values.chain(args).chain(environment).sum::<usize>() + watch + glance + 600
 }
 
 /// Each counts once. Room that is not needed costs time, because all of it is wiped in the end.
@@ -453,6 +509,25 @@ mod tests {
             assert_eq!(text.matches(body).count(), 1, "{body}");
         }
         assert_eq!(text.matches("\n_body1\n").count(), 5);
+    }
+
+    #[test]
+    fn files_of_steps_in_a_row_are_looked_at_together() {
+        let file = |path: &str| Step::plain(Payload::new("true").glance(path, 7));
+        let steps = vec![
+            file("/a"),
+            file("/b"),
+            file("/a"),
+            Step::plain(Payload::new("true")),
+            file("/c"),
+            file("/has blank"),
+            file("/d"),
+            file("/e"),
+        ];
+        let script = Script::of(&Segment { steps }, &Nonce::fixed(), &[], Library::default());
+        let text = String::from_utf8(script.bytes.to_vec()).unwrap();
+        let told: Vec<_> = text.lines().filter(|line| line.starts_with("_glance ") || *line == "_glances=").collect();
+        assert_eq!(told, ["_glance '7:/a' '7:/b'", "_glances=", "_glance '7:/d' '7:/e'"]);
     }
 
     #[test]
