@@ -59,12 +59,7 @@ fn jobs(place: &Place) -> String {
 }
 
 fn run_id(place: &Place) -> String {
-    let mut runs: Vec<_> = std::fs::read_dir(place.folder.path(".etcdrun/runs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
-    runs.sort();
-    runs.pop().unwrap()
+    place.folder.last_run().file_name().unwrap().to_string_lossy().into_owned()
 }
 
 /// A run in the midst of the restart of a service.

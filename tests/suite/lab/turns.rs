@@ -82,11 +82,8 @@ fn a_module_that_may_disrupt_is_watched_too() {
         host.run(&["sh", "-c", unit]).unwrap();
     }
     // What is as it should be takes nobody's turn: it only looks, and so intends nothing.
-    let intents = || {
-        let runs = site.place.folder.path(".etcdrun/runs");
-        let last = std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
-        std::fs::read_to_string(last.join("journal")).unwrap().matches("\"intent\"").count()
-    };
+    let intents =
+        || std::fs::read_to_string(site.place.folder.last_run().join("journal")).unwrap().matches("\"intent\"").count();
     play(&site, "service: { name: etcd, state: started }", "", "").ends(0);
     assert_eq!(intents(), 0);
     let said = play(&site, "service: { name: rival, state: started }", "", "").ends(3);

@@ -62,10 +62,7 @@ impl Bench {
     }
 
     pub fn run_folder(&self) -> PathBuf {
-        let mut runs: Vec<_> =
-            std::fs::read_dir(self.folder.path(".etcdrun/runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
-        runs.sort();
-        runs.pop().expect("there is a run")
+        self.folder.last_run()
     }
 
     pub fn run_id(&self) -> String {
@@ -82,8 +79,7 @@ impl Bench {
 
     /// How many whole records the journal has.
     pub fn records(&self) -> usize {
-        let text = std::fs::read(self.journal()).unwrap_or_default();
-        text.iter().filter(|byte| **byte == b'\n').count()
+        self.folder.records()
     }
 
     /// All files that tasks made, with what is in them.

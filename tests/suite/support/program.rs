@@ -45,6 +45,18 @@ impl Folder {
         self.folder.path().join(name)
     }
 
+    /// The folder of the newest run.
+    pub fn last_run(&self) -> PathBuf {
+        let runs = std::fs::read_dir(self.path(".etcdrun/runs")).unwrap();
+        runs.map(|entry| entry.unwrap().path()).max().expect("there is a run")
+    }
+
+    /// How many whole records its journal has.
+    pub fn records(&self) -> usize {
+        let text = std::fs::read(self.last_run().join("journal")).unwrap_or_default();
+        text.iter().filter(|byte| **byte == b'\n').count()
+    }
+
     pub fn write(&self, name: &str, text: &str) -> &Self {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
