@@ -89,8 +89,9 @@ impl Module for Command {
             return Err(ModuleError::new("the command is empty"));
         }
         let is_bare = [&self.chdir, &self.creates, &self.removes, &self.stdin].iter().all(|value| value.is_none());
-        let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("command.sh")))
-            .mere_program(is_bare && !is_shell_word(&words[0]))
+        let payload = Payload::new(concat!(include_str!("creates.sh"), include_str!("command.sh")));
+        let payload = if is_bare && !is_shell_word(&words[0]) { payload.program() } else { payload };
+        let payload = payload
             .tell("cmd", words.join(" "))
             .maybe("chdir", self.chdir)
             .maybe("creates", self.creates)

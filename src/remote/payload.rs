@@ -5,6 +5,18 @@ use std::{sync::Arc, time::Duration};
 use super::{Entry, MemberWatch, RemoteError, script};
 use crate::model::Masker;
 
+/// How a payload can be run where nothing else is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runs {
+    /// Its body in a copy of the runner.
+    #[default]
+    Body,
+    /// Its body in the runner itself: it is over at once, and sets no trap. Alone in a script all that it reports goes out together.
+    Brief,
+    /// Its body does nothing but run the program `args`, which no shell takes for something of its own, so the runner starts that.
+    Program,
+}
+
 /// A module's shell body and the values it works on.
 ///
 /// The body sees each value as a variable `arg_NAME`, and `args` as `"$@"`. It runs in a subshell
@@ -20,11 +32,7 @@ pub struct Payload {
     pub hidden: Vec<&'static str>,
     /// The body is secret as a whole: it is not even compared with what was there.
     pub no_diff: bool,
-    /// The body is over at once, and sets no trap: alone in a script it needs no process of its own, and all that it reports goes
-    /// out together.
-    pub brief: bool,
-    /// The body does nothing but run the program `args`, which no shell takes for something of its own.
-    pub mere_program: bool,
+    pub runs: Runs,
     /// The file that the body looks at before all else, as SIZE:PATH: with others in a row it is looked at together.
     pub glance: Option<String>,
     /// Members of clusters that must be the same afterwards.
@@ -82,7 +90,7 @@ impl Payload {
     }
 
     pub fn brief(mut self) -> Self {
-        self.brief = true;
+        self.runs = Runs::Brief;
         self
     }
 
@@ -94,8 +102,8 @@ impl Payload {
         self
     }
 
-    pub fn mere_program(mut self, mere: bool) -> Self {
-        self.mere_program = mere;
+    pub fn program(mut self) -> Self {
+        self.runs = Runs::Program;
         self
     }
 

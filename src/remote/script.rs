@@ -4,10 +4,7 @@ use std::{fmt, sync::LazyLock};
 
 use zeroize::Zeroizing;
 
-use super::{
-    Entry, Fence, OnFailure, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, payload::quote_onto,
-    quote, watch::WATCH,
-};
+use super::{Fence, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, quote, steps, watch::WATCH};
 
 static PRELUDE: LazyLock<String> = LazyLock::new(|| compact(include_str!("prelude.sh")));
 static GLANCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("glance.sh")));
@@ -246,77 +243,22 @@ impl Around<'_> {
     /// The frame, and behind it all else in braces: a script that a lost connection cuts short does not parse.
     fn put(&self, segment: &Segment, fences: &[Fence]) -> Zeroizing<Vec<u8>> {
         // Room for all of it at once: a vector that grows leaves copies of secrets behind.
-        let size: usize = segment.steps.iter().map(size_at_most).sum::<usize>() + size_of_bodies(segment);
         let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
         let fence = if is_fenced { fence_script(fences) } else { String::new() };
         let library: usize = self.library.parts().map(str::len).sum();
         let around = self.frame.len() + library + self.head.len() + fence.len() + self.tail.len();
-        let mut script = Zeroizing::new(Vec::with_capacity(around + size + 16));
+        let mut script = Zeroizing::new(Vec::with_capacity(around + steps::size_at_most(segment) + 16));
         script.extend_from_slice(self.frame.as_bytes());
         script.extend_from_slice(b"{\n");
         self.library.parts().for_each(|part| script.extend_from_slice(part.as_bytes()));
         script.extend_from_slice(self.head.as_bytes());
         script.extend_from_slice(b"_start\n");
         script.extend_from_slice(fence.as_bytes());
-        let mut bodies = Vec::new();
-        let mut glances = Glances::default();
-        for (number, step) in segment.steps.iter().enumerate() {
-            glances.add(&mut script, &segment.steps[number..]);
-            let body = match is_mere_program(step) {
-                true => 0,
-                false => add_body(&mut script, &mut bodies, step.payload.body),
-            };
-            match is_brief(segment) {
-                true => add_brief(&mut script, step, body),
-                false => add_step(&mut script, number, step, body, is_fenced && step.fenced),
-            }
-        }
+        steps::add(&mut script, segment, is_fenced);
         script.extend_from_slice(self.tail.as_bytes());
         script.extend_from_slice(b"}\n");
         script
     }
-}
-
-/// Looks at the files of steps in a row before the first of them.
-#[derive(Default)]
-struct Glances {
-    /// How many of the steps to come were looked at.
-    left: usize,
-    /// What was seen is still there.
-    kept: bool,
-}
-
-impl Glances {
-    /// At once. What they say is a moment old when the last one comes.
-    const MOST: usize = 50;
-
-    fn add(&mut self, script: &mut Vec<u8>, steps: &[Step]) {
-        if self.left > 0 {
-            self.left -= 1;
-            return;
-        }
-        let mut words: Vec<&str> = Vec::new();
-        for word in steps.iter().map_while(|step| step.payload.glance.as_deref()).take(Self::MOST) {
-            // Who comes second must see what the first has left.
-            if words.iter().any(|other| path_of(other) == path_of(word)) {
-                break;
-            }
-            words.push(word);
-        }
-        if words.len() > 1 {
-            self.left = words.len() - 1;
-            script.extend_from_slice(b"_glance");
-            words.iter().for_each(|word| add_value(script, " ", word.as_bytes()));
-            script.push(b'\n');
-        } else if self.kept {
-            script.extend_from_slice(b"_glances=\n");
-        }
-        self.kept = words.len() > 1;
-    }
-}
-
-fn path_of(glance: &str) -> &str {
-    glance.split_once(':').map_or(glance, |(_, path)| path)
 }
 
 /// Whether a shell can hold what the step brings.
@@ -335,156 +277,11 @@ pub(super) fn check(step: &Step) -> Result<(), ScriptError> {
     }
 }
 
-fn size_at_most(step: &Step) -> usize {
-    let quotable = |bytes: &[u8]| bytes.len() + 3 * bytes.iter().filter(|&&byte| byte == b'\'').count() + 16;
-    let values = step.payload.values.iter().map(|(name, value)| name.len() + quotable(value));
-    let args = step.payload.args.iter().map(|arg| quotable(arg));
-    let environment = step.environment.iter().map(|(name, value)| name.len() + quotable(value.as_bytes()));
-    let watch = step.payload.watch.as_ref().map_or(0, |watch| watch.size());
-    let glance = step.payload.glance.as_ref().map_or(0, |glance| quotable(glance.as_bytes()));
-    values.chain(args).chain(environment).sum::<usize>() + watch + glance + 600
-}
-
-/// Each counts once. Room that is not needed costs time, because all of it is wiped in the end.
-fn size_of_bodies(segment: &Segment) -> usize {
-    let mut bodies: Vec<&str> = Vec::new();
-    for step in &segment.steps {
-        if !bodies.contains(&step.payload.body) {
-            bodies.push(step.payload.body);
-        }
-    }
-    bodies.iter().map(|body| body.len() + 64).sum()
-}
-
-/// Each distinct body is sent once, as a function. Returns its number.
-fn add_body(script: &mut Vec<u8>, bodies: &mut Vec<&'static str>, body: &'static str) -> usize {
-    if let Some(known) = bodies.iter().position(|other| *other == body) {
-        return known;
-    }
-    let number = bodies.len();
-    bodies.push(body);
-    // A function must not be empty, even where a body is nothing but comments.
-    script.extend_from_slice(format!("_body{number}() {{\n:\n{body}\n}}\n").as_bytes());
-    number
-}
-
-/// In check mode the runner could not tidy up behind a body that is shut off from everything.
-fn is_brief(segment: &Segment) -> bool {
-    let is_plain =
-        |step: &Step| !step.check_mode && !step.fenced && step.entry.is_none() && step.payload.watch.is_none();
-    matches!(segment.steps.as_slice(), [step] if step.payload.brief && is_plain(step))
-}
-
-/// The step alone in its segment runs in the runner itself, which ends with it.
-fn add_brief(script: &mut Vec<u8>, step: &Step, body: usize) {
-    script.extend_from_slice(b"_begin_brief 0\n");
-    add_surroundings(script, step);
-    script.extend_from_slice(format!("_body{body}").as_bytes());
-    step.payload.args.iter().for_each(|value| add_value(script, " ", value));
-    script.extend_from_slice(b" 2>&1\nexit\n");
-}
-
-/// The values that the body of a step finds.
-fn add_surroundings(script: &mut Vec<u8>, step: &Step) {
-    for (name, on) in [("CHECK", step.check_mode), ("DIFF", step.diff)] {
-        script.extend_from_slice(format!("{name}={}\n", if on { "1" } else { "''" }).as_bytes());
-    }
-    for (name, value) in step.environment.iter() {
-        add_value(script, &format!("export {name}="), value.as_bytes());
-        script.push(b'\n');
-    }
-    for (name, value) in &step.payload.values {
-        add_value(script, &format!("arg_{name}="), value);
-        script.push(b'\n');
-    }
-    let shut = if step.check_mode { "_shut\n" } else { "" };
-    script.extend_from_slice(format!("set -u\n{shut}").as_bytes());
-}
-
-fn add_step(script: &mut Vec<u8>, number: usize, step: &Step, body: usize, is_fenced: bool) {
-    let on_failure = match step.on_failure {
-        OnFailure::Stop => "stop",
-        OnFailure::StopLater => "stop_later",
-        OnFailure::GoOn => "go_on",
-    };
-    // What a step writes to files comes from there when it has ended.
-    let is_quiet = step.entry.as_ref().is_some_and(|entry| !entry.live);
-    let begin = if is_quiet { "_begin_quiet" } else { "_begin" };
-    script.extend_from_slice(format!("{begin} {number}\n").as_bytes());
-    if is_fenced {
-        // What has begun already is not begun again; what became of it can still be told.
-        let begun =
-            step.entry.as_ref().map(|entry| format!("_begun {} {} || ", quoted(&entry.run), quoted(&entry.name)));
-        script.extend_from_slice(format!("_fence || {}_unheld {number}\n", begun.unwrap_or_default()).as_bytes());
-    }
-    if let Some(entry) = &step.entry {
-        script.extend_from_slice(before_entry(entry, number, on_failure).as_bytes());
-    }
-    if is_mere_program(step) {
-        script.extend_from_slice(b"_run_program");
-        step.payload.args.iter().for_each(|value| add_value(script, " ", value));
-        script.extend_from_slice(format!("\n{}", end_of_entry(number, on_failure)).as_bytes());
-        return;
-    }
-    script.extend_from_slice(b"(\n");
-    add_surroundings(script, step);
-    let watch = step.payload.watch.as_deref();
-    if let Some(watch) = watch {
-        watch.add_call(script);
-        script.extend_from_slice(b"(\n");
-    }
-    script.extend_from_slice(format!("_body{body}").as_bytes());
-    step.payload.args.iter().for_each(|value| add_value(script, " ", value));
-    if watch.is_some() {
-        script.extend_from_slice(b"\n)\n_kept $?");
-    }
-    // What a step leaves running is no runner.
-    let unwatched = if is_fenced { " 9<&-" } else { "" };
-    let end = match &step.entry {
-        Some(entry) => after_entry(entry, number, on_failure, unwatched),
-        None => format!("\n){unwatched}\n_end {number} $? {on_failure}\n"),
-    };
-    script.extend_from_slice(end.as_bytes());
-}
-
-/// Asks the ledger, and goes on only if the step has never been started.
-fn before_entry(entry: &Entry, number: usize, on_failure: &str) -> String {
-    let (run, name) = (quoted(&entry.run), quoted(&entry.name));
-    let since = entry.since.map_or_else(|| "''".to_owned(), |seconds| seconds.to_string());
-    let background = if entry.live { "(\n" } else { "" };
-    format!("_enter {run} {name} {since}\nif [ $_todo != run ]; then _recall {number} {on_failure}\nelse\n{background}")
-}
-
-fn end_of_entry(number: usize, on_failure: &str) -> String {
-    format!("_end {number} $_code {on_failure}\nfi\n")
-}
-
-/// Whether the runner can start the program by itself: nothing is set up for it, and its output is not wanted as it comes.
-fn is_mere_program(step: &Step) -> bool {
-    let is_alone = step.environment.is_empty() && !step.check_mode && step.payload.watch.is_none();
-    step.payload.mere_program && is_alone && step.entry.as_ref().is_some_and(|entry| !entry.live)
-}
-
-/// The step writes to files, its markers to one of their own.
-fn after_entry(entry: &Entry, number: usize, on_failure: &str, unwatched: &str) -> String {
-    let files = format!("3>\"$_entry.marks\" >\"$_entry.out\" 2>\"$_entry.err\"{unwatched}");
-    let end = end_of_entry(number, on_failure);
-    match entry.live {
-        false => format!("\n) {files}\n_code=$?\n_leave_entry $_code\n_show\n{end}"),
-        true => format!("\n) {files}\n_leave_entry $?\n) &\n_follow $!\nwait\n_code_of {number}\n{end}"),
-    }
-}
-
 /// A script of ours without comments and indentation: a third of it, which each host would read byte by byte.
 pub(super) fn compact(script: &str) -> String {
     let is_code = |line: &&str| !line.is_empty() && !line.starts_with('#');
     let lines = script.lines().map(|line| line.trim_start_matches('\t')).filter(is_code);
     lines.fold(String::with_capacity(script.len()), |text, line| text + line + "\n")
-}
-
-fn add_value(script: &mut Vec<u8>, before: &str, value: &[u8]) {
-    script.extend_from_slice(before.as_bytes());
-    quote_onto(script, value);
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -496,7 +293,7 @@ fn is_identifier(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::Payload;
+    use crate::remote::{Entry, Payload};
 
     #[test]
     fn a_body_is_sent_once_however_many_steps_use_it() {
@@ -509,25 +306,6 @@ mod tests {
             assert_eq!(text.matches(body).count(), 1, "{body}");
         }
         assert_eq!(text.matches("\n_body1\n").count(), 5);
-    }
-
-    #[test]
-    fn files_of_steps_in_a_row_are_looked_at_together() {
-        let file = |path: &str| Step::plain(Payload::new("true").glance(path, 7));
-        let steps = vec![
-            file("/a"),
-            file("/b"),
-            file("/a"),
-            Step::plain(Payload::new("true")),
-            file("/c"),
-            file("/has blank"),
-            file("/d"),
-            file("/e"),
-        ];
-        let script = Script::of(&Segment { steps }, &Nonce::fixed(), &[], Library::default());
-        let text = String::from_utf8(script.bytes.to_vec()).unwrap();
-        let told: Vec<_> = text.lines().filter(|line| line.starts_with("_glance ") || *line == "_glances=").collect();
-        assert_eq!(told, ["_glance '7:/a' '7:/b'", "_glances=", "_glance '7:/d' '7:/e'"]);
     }
 
     #[test]
