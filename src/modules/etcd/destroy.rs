@@ -13,7 +13,7 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("destroy.sh"));
+const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("../aside.sh"), include_str!("destroy.sh"));
 const UNIT: &str = "etcd.service";
 
 /// Takes away what a cluster was made of: on a machine, the server with its data; here, what is known of the cluster.

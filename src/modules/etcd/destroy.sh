@@ -22,25 +22,6 @@ remove_if_empty() {
     rmdir -- "$1" 2> /dev/null
 }
 
-# What is in the folder for the data; a folder that is a disk of its own has more in it.
-list_data() {
-    [ -d "$data" ] || return 0
-    find "$data" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' ! -name 'before-*'
-}
-
-set_aside() {
-    stamp=$(date -u +%Y%m%dT%H%M%SZ)
-    aside=$data.removed-$stamp
-    changed
-    result aside "$aside"
-    if [ "$CHECK" ] || mv -T -- "$data" "$aside" 2> /dev/null; then return 0; fi
-    aside=$data/removed-$stamp
-    mkdir -m 0700 -- "$aside" || fail "cannot set the data in $data aside"
-    printf '%s\n' "$entries" | while IFS= read -r entry; do mv -- "$entry" "$aside/" || exit 1; done ||
-        fail "cannot move what is in $data to $aside"
-    result aside "$aside"
-}
-
 remove_data() {
     changed
     if [ "$CHECK" ]; then return 0; fi
@@ -57,9 +38,9 @@ if have_systemd; then
         show_unit_change
     fi
 fi
-entries=$(list_data) || fail "cannot read $data"
+entries=$(list_data "$data") || fail "cannot read $data"
 if [ "$entries" ]; then
-    if [ "$arg_keep_data" ]; then set_aside; else remove_data; fi
+    if [ "$arg_keep_data" ]; then set_data_aside "$data"; else remove_data; fi
 fi
 had_unit=''
 if [ -e "$file" ]; then had_unit=1; fi

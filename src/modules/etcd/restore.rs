@@ -405,7 +405,8 @@ impl Restore {
     }
 
     pub(super) fn payload(&self, action: &str) -> Payload {
-        let payload = Payload::new(include_str!("restore.sh")).value("action", action);
+        let payload =
+            Payload::new(concat!(include_str!("../aside.sh"), include_str!("restore.sh"))).value("action", action);
         let EtcdRestore { data_dir, user, .. } = &self.module;
         payload.value("data_dir", data_dir).value("user", user)
     }

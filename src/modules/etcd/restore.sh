@@ -79,14 +79,7 @@ switch() {
     if ! { mkdir -p "$data" && chown "$arg_user:" "$data" && chmod 0700 "$data"; }; then fail "cannot make $data"; fi
     # Once the note is there, the old data is out of the way, and what is there is the new.
     if [ -e "$data/member" ] && [ ! -e "$note" ]; then
-        stamp=${inside}before-$(date -u +%Y%m%dT%H%M%SZ)
-        aside=$stamp
-        # There may have been a restore in the same second.
-        number=1
-        while [ -e "$aside" ]; do
-            number=$((number + 1))
-            aside=$stamp-$number
-        done
+        name_aside "${inside}before"
         mkdir -m 0700 "$aside" || fail "cannot make $aside"
         mv "$data/member" "$aside/member" || fail "cannot set $data/member aside"
         result aside "$aside"

@@ -9,7 +9,7 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("retire.sh"));
+const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("../aside.sh"), include_str!("retire.sh"));
 const UNIT: &str = "etcd.service";
 
 /// Stops etcd on a machine whose member leaves its cluster, and sets its data aside.

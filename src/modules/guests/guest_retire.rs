@@ -9,7 +9,8 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("libvirt.sh"), "\n", include_str!("guest_retire.sh"));
+const BODY: &str =
+    concat!(include_str!("libvirt.sh"), "\n", include_str!("../aside.sh"), include_str!("guest_retire.sh"));
 
 /// Powers a guest off for good, and sets its disks aside.
 ///

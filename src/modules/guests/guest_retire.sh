@@ -34,8 +34,7 @@ esac
 state=$(vir domstate "$arg_name") || fail "cannot look at the domain $arg_name"
 case $state in 'shut off' | crashed) ;; *) fail "$arg_name is still $state" ;; esac
 
-stamp=$(date -u +%Y%m%dT%H%M%SZ)
-aside=''
+all=''
 disks=$(vir domblklist "$arg_name" --inactive) || fail "cannot list the disks of $arg_name"
 while read -r _ path; do
     if [ ! -f "$path" ]; then continue; fi
@@ -43,18 +42,20 @@ while read -r _ path; do
         rm -f -- "$path" || fail "cannot remove $path"
         continue
     fi
-    mv -- "$path" "$path.removed-$stamp" || fail "cannot set $path aside"
-    aside="$aside$path.removed-$stamp
-"
-    folder=${path%/*}
-    if [ ! -e "$folder/$arg_name.removed-$stamp.xml" ]; then
-        vir dumpxml --inactive "$arg_name" > "$folder/$arg_name.removed-$stamp.xml" || fail "cannot keep the definition of $arg_name"
+    name_aside "$path.removed"
+    # The definition is beside the first of them.
+    if [ -z "$all" ]; then
+        definition=${path%/*}/$arg_name.${aside#"$path".}.xml
+        vir dumpxml --inactive "$arg_name" > "$definition" || fail "cannot keep the definition of $arg_name"
     fi
+    mv -- "$path" "$aside" || fail "cannot set $path aside"
+    all="$all$aside
+"
 done <<DISKS
 $disks
 DISKS
 vir undefine --nvram "$arg_name" > /dev/null 2>&1 || vir undefine "$arg_name" > /dev/null || fail "cannot undefine $arg_name"
 # shellcheck disable=SC2046 # Names of pools are words.
 for pool in $(vir pool-list --name); do vir pool-refresh "$pool" > /dev/null 2>&1; done
-result aside "$aside"
+result aside "$all"
 if [ "$arg_purge" ]; then note "powered off; its disks are removed"; else note "powered off; its disks are set aside"; fi
