@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{
     Said,
     etcd::{PLAIN, Site},
+    gateway::Gateway,
     writer::Direct,
 };
 use crate::secrets::Keys;
@@ -271,6 +272,43 @@ fn buckets_keep_backups_and_say_when_they_do_not() {
     run(&["restore", "prod", "--from", "s3:good/x", "--yes", "--force"], S3::SECRET_KEY).ends(0);
     assert_eq!(get(&site, "a"), "one");
     site.is_served_by_all();
+}
+
+#[test]
+fn a_bucket_may_have_an_authority_of_its_own_and_forbid_to_write() {
+    let site = site(1, "3.5");
+    put(&site, "a", "one");
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("good")).unwrap();
+    let s3 = S3::start(folder.path()).unwrap();
+    let (open, shut) = (Gateway::start(s3.address, true), Gateway::start(s3.address, false));
+    let ca = |name: &str, gateway: &Gateway| site.place.folder.write(name, &gateway.ca);
+    ca("open.crt", &open);
+    ca("shut.crt", &shut);
+    let run = |words: &[&str], gateway: &Gateway, ca: &str| {
+        let place = ["-i", "inventory.yaml", "--endpoint", &gateway.endpoint(), "--s3-ca", ca];
+        let mut command = site.place.folder.command(&[words, &place].concat());
+        command.env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY);
+        Said::of(command.output().unwrap())
+    };
+    let told = |said: Said, why: &str| {
+        let all = said.stdout + &said.stderr;
+        assert!(said.code != 0 && all.contains(why), "{} {why}: {all}", said.code);
+    };
+    let backup = ["backup", "prod", "--to", "s3:good/x"];
+    told(run(&backup, &open, "gone.crt"), "gone.crt");
+    told(run(&backup, &open, "inventory.yaml"), "inventory.yaml");
+    told(run(&backup, &open, "shut.crt"), "certificate");
+    told(run(&backup, &shut, "shut.crt"), "no permission");
+    assert_eq!(fs::read_dir(folder.path().join("good")).unwrap().count(), 0, "something was kept");
+
+    run(&backup, &open, "open.crt").ends(0);
+    let place = ["--from", "s3:good/x"];
+    run(&[&["backup", "verify", "prod"], &place[..]].concat(), &open, "open.crt").ends(0);
+    put(&site, "a", "two");
+    // Who may only read can restore.
+    run(&[&["restore", "prod", "--yes", "--force"], &place[..]].concat(), &shut, "shut.crt").ends(0);
+    assert_eq!(get(&site, "a"), "one");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod everyday;
 mod faults;
 mod fleet;
 mod gates;
+mod gateway;
 mod guests;
 mod hosts;
 mod hypervisors;
