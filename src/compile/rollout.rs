@@ -258,6 +258,7 @@ impl Builder {
             batch.lanes.iter().map(|lane| lane.tips.iter().map(|(node, _)| *node).collect()).collect();
         let forwards = batch.variant.replace(self.step_variant(rollout, version, true));
         let (gates, rescue) = self.rescue_with(batch, &starts, &body, |builder, batch| {
+            builder.gates(batch, &rollout.parts().back);
             builder.sections(batch);
             builder.gates(batch, &rollout.parts().undo);
         });

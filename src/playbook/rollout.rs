@@ -9,7 +9,9 @@
 //!       before            the turn of one host begins
 //!         (the play)
 //!       after             and is over
-//!       undo              when the play failed there, with `on_failure: rollback`
+//!       back              when the play failed there, with `on_failure: rollback`
+//!         (the play, with what was there before)
+//!       undo              and that is over
 //!   settle                all hosts had their turn
 //! end                     whatever happened
 //! ```
@@ -167,6 +169,7 @@ pub struct Parts {
     pub next: Vec<Item>,
     pub before: Vec<Item>,
     pub after: Vec<Item>,
+    pub back: Vec<Item>,
     pub undo: Vec<Item>,
     pub settle: Vec<Item>,
     pub end: Vec<Item>,
@@ -174,8 +177,9 @@ pub struct Parts {
 
 impl Parts {
     /// All that the strategy runs, in the order of the first time it does.
-    pub(super) fn in_order(&self) -> [&[Item]; 8] {
-        [&self.begin, &self.hop, &self.next, &self.before, &self.after, &self.undo, &self.settle, &self.end]
+    pub(super) fn in_order(&self) -> [&[Item]; 9] {
+        let Self { begin, hop, next, before, after, back, undo, settle, end } = self;
+        [begin, hop, next, before, after, back, undo, settle, end]
     }
 }
 
@@ -271,6 +275,7 @@ impl Loader<'_> {
             next: part("next"),
             before: part("before"),
             after: part("after"),
+            back: part("back"),
             undo: part("undo"),
             settle: part("settle"),
             end: part("end"),

@@ -50,8 +50,8 @@ impl Play {
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
         let mut tasks = Vec::new();
         let (before, after) = match self.rollout.as_ref().map(|rollout| rollout.parts().in_order()) {
-            Some([begin, hop, next, before, after, undo, settle, end]) => {
-                (vec![begin, hop, next, before], vec![after, undo, settle, end])
+            Some([begin, hop, next, before, after, back, undo, settle, end]) => {
+                (vec![begin, hop, next, before], vec![after, back, undo, settle, end])
             }
             None => Default::default(),
         };

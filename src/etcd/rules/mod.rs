@@ -52,6 +52,8 @@ pub enum Gate {
     After,
     /// Once all members have had their turn, and before the next version.
     Settled,
+    /// Before a member whose turn has failed gets back what it had.
+    Back,
 }
 
 /// What a rule says of a situation.
@@ -132,6 +134,7 @@ pub static RULES: &[Rule] = &[
     rule("cluster-version", "every member knows the cluster version that its servers have", versions::cluster_version),
     rule("storage-version", "from 3.6 on, the data on disk is of the cluster's version", versions::storage_version),
     rule("downgrade-enabled", "down only with an old member left, or after etcd agreed", versions::downgrade_enabled),
+    rule("way-back", "the cluster is not newer by now than the server that is put back", versions::way_back),
     rule("no-downgrade", "not up while a downgrade goes on", versions::no_downgrade),
     rule("patch-before-replace", "a 3.5 whose members are replaced is 3.5.26 or later", versions::patch_before_replace),
     rule("learners-only", "new members come as learners", changes::learners_only),
@@ -142,7 +145,7 @@ pub static RULES: &[Rule] = &[
 /// The ids of the rules that count.
 #[rustfmt::skip]
 pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
-    use Gate::{After, Before, Settled, Stop};
+    use Gate::{After, Back, Before, Settled, Stop};
     match (profile, gate) {
         (Profile::Upgrade, Before) => &[
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
@@ -190,6 +193,7 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "linearizable-read",
         ],
         (Profile::Certificate, Settled) => &["answers", "one-leader", "members-agree", "linearizable-read"],
+        (_, Back) => &["way-back"],
     }
 }
 

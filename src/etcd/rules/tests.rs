@@ -160,7 +160,7 @@ fn all_run(world: &mut World, from: &str, to: &str) {
 }
 
 static CASES: &[Case] = {
-    use Gate::{After, Before, Settled, Stop};
+    use Gate::{After, Back, Before, Settled, Stop};
     use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
     &[
         case("reachable", Certificate, Before, 3, |world| world.hosts[1].unreachable = Some("timed out".into())),
@@ -232,6 +232,7 @@ static CASES: &[Case] = {
         case("cluster-version", Upgrade, Settled, 3, |world| world.view(2).cluster_version = Some((3, 5))),
         case("storage-version", Upgrade, Settled, 3, |world| world.view(2).storage_version = Some((3, 5))),
         case("downgrade-enabled", Upgrade, Before, 3, |world| all_run(world, TO, FROM)),
+        case("way-back", Upgrade, Back, 3, |world| world.view(2).cluster_version = Some((3, 6))),
         case("no-downgrade", Upgrade, Before, 3, |world| {
             all_run(world, TO, "3.7.2");
             world.every_view(|view| {
@@ -280,10 +281,10 @@ fn every_rule_is_documented() {
 }
 
 fn everywhere() -> impl Iterator<Item = (Profile, Gate)> {
-    use Gate::{After, Before, Settled, Stop};
+    use Gate::{After, Back, Before, Settled, Stop};
     use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
     let profiles = [Upgrade, Restart, Replace, Nospace, Certificate];
-    profiles.into_iter().flat_map(|profile| [Before, Stop, After, Settled].map(|gate| (profile, gate)))
+    profiles.into_iter().flat_map(|profile| [Before, Stop, After, Settled, Back].map(|gate| (profile, gate)))
 }
 
 #[test]

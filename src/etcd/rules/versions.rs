@@ -249,6 +249,27 @@ pub(super) fn downgrade_enabled(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
+/// If nobody says of which version the cluster is, nothing is lost by a try.
+pub(super) fn way_back(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(step) = situation.step else { return Answer::holds("it had the same version") };
+    let old = step.from.series();
+    let newer = situation.now.views().find(|(_, view)| view.cluster_version > Some(old) && view.downgrade != Some(old));
+    match newer {
+        None => Answer::holds(format!("{} can run in the cluster", step.from)),
+        Some((name, view)) => Answer::refused(
+            format!(
+                "{name} says the cluster version is {}, and {} would not start in it",
+                text(view.cluster_version),
+                step.from
+            ),
+            format!(
+                "mend what keeps {} from its work, then `etcdrun resume`; from 3.6 on a whole cluster can go down (downgrade.yaml)",
+                step.to
+            ),
+        ),
+    }
+}
+
 pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
     let going_down = situation.now.views().find_map(|(name, view)| Some((name, view.downgrade?)));
     match (situation.step.filter(|step| goes_up(*step)), going_down) {

@@ -122,6 +122,8 @@ enum GateMoment {
     After,
     /// Once all members have had their turn.
     Settled,
+    /// Before a member whose turn has failed gets back the version that it had.
+    Back,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -208,6 +210,7 @@ impl Module for EtcdGate {
             GateMoment::Stop => Gate::Stop,
             GateMoment::After => Gate::After,
             GateMoment::Settled => Gate::Settled,
+            GateMoment::Back => Gate::Back,
         };
         Ok(Action::Engine(Box::new(Wait { cluster, profile, gate, step, before, snapshot, consent, module: self })))
     }
@@ -244,6 +247,7 @@ const HOPELESS: &[&str] = &[
     "strict-reconfig",
     "disk-room",
     "members-unchanged",
+    "way-back",
 ];
 /// A clock that is wrong after a boot is set within this time, or nobody sets it.
 const CLOCKS_ARE_SET: Duration = Duration::from_secs(30);
@@ -323,7 +327,7 @@ impl GateChange {
 impl Wait {
     async fn hosts(&self, context: &ActionContext, now: &Observation) -> Vec<HostSeen> {
         // What is asked right before a stop, or again and again after a start, is asked of etcd alone.
-        if matches!(self.gate, Gate::After | Gate::Settled)
+        if matches!(self.gate, Gate::After | Gate::Settled | Gate::Back)
             || (self.gate, self.profile) == (Gate::Stop, Profile::Upgrade)
         {
             return Vec::new();

@@ -153,6 +153,23 @@ fn a_server_that_does_not_start_is_rolled_back() {
 }
 
 #[test]
+fn once_a_cluster_is_newer_the_old_server_is_not_put_back() {
+    let site = site(1, "3.5", PLAIN);
+    let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    let play = format!(
+        "- hosts: clusters\n  become: true\n  rollout: {{ strategy: etcd, upgrade: true, on_failure: rollback, allow_outage: true }}\n  \
+         roles: [etcd]\n  post_tasks:\n    - name: It is of the new version\n      \
+         etcd_gate: {{ profile: upgrade, gate: settled, from: {from}, to: {to} }}\n    \
+         - name: Something else is wrong\n      fail: {{ msg: so it is }}\n"
+    );
+    site.place.folder.write("back.yaml", &play);
+    let said = site.place.folder.run(&["playbook", "back.yaml", "-i", "inventory.yaml"]).ends(3);
+    assert!(said.stdout.contains("way-back") && said.stdout.contains("would not start in it"), "{}", said.stdout);
+    all_run(&site, &to);
+}
+
+#[test]
 fn what_etcd_does_not_support_is_refused_before_anything_is_done() {
     let site = site(3, "3.4", PLAIN);
     let version = etcd("3.4").unwrap().version;
