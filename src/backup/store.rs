@@ -261,6 +261,9 @@ fn bucket_store(place: &Place, bucket: &str, access: &Access) -> Result<Arc<dyn 
         let pem = std::fs::read(path).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
         let found =
             Certificate::from_pem_bundle(&pem).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+        if found.is_empty() {
+            return Err(wrong(format!("{} holds no certificate", path.display())));
+        }
         client = found.into_iter().fold(client, ClientOptions::with_root_certificate);
     }
     let retry = RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() };
@@ -301,8 +304,17 @@ fn refused(what: String, error: &object_store::Error) -> BackupError {
         {
             BackupError::Forbidden { what, why: "the credentials do not allow it".into() }
         }
+        _ if is_by_a_stranger(&why) => BackupError::Failed {
+            what,
+            why: format!("{why}; `--s3-ca` names a file with the authority that it is from"),
+        },
         _ => BackupError::Failed { what, why },
     }
+}
+
+/// Whether a certificate is from an authority that is not known; another one may have the same name.
+fn is_by_a_stranger(why: &str) -> bool {
+    ["UnknownIssuer", "BadSignature"].iter().any(|fault| why.contains(&format!("invalid peer certificate: {fault}")))
 }
 
 /// An error with its causes, each once.

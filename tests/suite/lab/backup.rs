@@ -297,8 +297,8 @@ fn a_bucket_may_have_an_authority_of_its_own_and_forbid_to_write() {
     };
     let backup = ["backup", "prod", "--to", "s3:good/x"];
     told(run(&backup, &open, "gone.crt"), "gone.crt");
-    told(run(&backup, &open, "inventory.yaml"), "inventory.yaml");
-    told(run(&backup, &open, "shut.crt"), "certificate");
+    told(run(&backup, &open, "inventory.yaml"), "inventory.yaml holds no certificate");
+    told(run(&backup, &open, "shut.crt"), "`--s3-ca` names a file");
     told(run(&backup, &shut, "shut.crt"), "no permission");
     assert_eq!(fs::read_dir(folder.path().join("good")).unwrap().count(), 0, "something was kept");
 
@@ -406,22 +406,31 @@ fn etcdutl_reads_what_a_backup_holds() {
 }
 
 #[test]
-fn a_restore_goes_on_where_a_killed_operator_left_it() {
+fn wherever_the_operator_is_killed_a_backup_goes_on() {
+    let site = site(1, "3.5");
+    put(&site, "a", "one");
+    let words = ["backup", "prod", "--to", "file:backups", "-i", "inventory.yaml"];
+    let deaths = site.place.folder.killed_everywhere(&words, "after", 2, || {
+        // What has a manifest is whole.
+        if names(&site, "backups").iter().any(|name| name.ends_with(".json")) {
+            run(&site, &["backup", "verify", "prod", "--from", "file:backups"]).ends(0);
+        }
+    });
+    println!("{deaths} deaths");
+    assert!(deaths >= 2, "it was killed {deaths} times");
+    run(&site, &["backup", "verify", "prod", "--from", "file:backups"]).ends(0);
+}
+
+#[test]
+fn wherever_the_operator_is_killed_a_restore_goes_on() {
     let site = site(3, "3.5");
     put(&site, "a", "one");
     backup(&site, &[]).ends(0);
     put(&site, "a", "two");
     let words = ["restore", "prod", "--from", "file:backups", "--yes", "--force", "-i", "inventory.yaml"];
-    for (attempt, milliseconds) in [900, 700, 700].into_iter().enumerate() {
-        let words: &[&str] = if attempt == 0 { &words } else { &["resume"] };
-        let mut running = site.place.folder.command(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(milliseconds));
-        let _ = running.kill();
-        running.wait().unwrap();
-    }
-    let resumed = site.place.folder.run(&["resume"]);
-    // It may have been over before it was killed.
-    assert!(resumed.code == 0 || resumed.stderr.contains("succeeded"), "{}{}", resumed.stdout, resumed.stderr);
+    let deaths = site.place.folder.killed_everywhere(&words, "after", 2, || {});
+    println!("{deaths} deaths");
+    assert!(deaths >= 20, "it was killed {deaths} times");
     site.is_served_by_all();
     assert_eq!(get(&site, "a"), "one");
     let all = hashes(&site);

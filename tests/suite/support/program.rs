@@ -7,6 +7,9 @@ use std::{
 
 use super::Sshd;
 
+/// More than anything needs that gets a record or two further each time.
+const LIVES: usize = 600;
+
 /// A folder with inputs, in which the program runs untouched by the developer's own settings.
 pub struct Folder {
     folder: tempfile::TempDir,
@@ -55,6 +58,35 @@ impl Folder {
     pub fn records(&self) -> usize {
         let text = std::fs::read(self.last_run().join("journal")).unwrap_or_default();
         text.iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    /// Kills a command a little behind what it finds written, again and again, and goes on with it each time. `place` is where in the
+    /// writing of a record it dies, `further` how many records it gets: one that goes on writes some before anything new. `look` sees what
+    /// each life leaves behind. Returns how often it was killed.
+    pub fn killed_everywhere(&self, words: &[&str], place: &str, further: usize, mut look: impl FnMut()) -> usize {
+        let (mut deaths, mut record) = (0, 2);
+        for life in 0..LIVES {
+            let words: &[&str] = if life == 0 { words } else { &["resume"] };
+            let mut command = self.command(words);
+            let command = command.env("ETCDRUN_TEST_DIE", format!("{place}:{record}"));
+            let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+            record = self.records() + further + life % 2;
+            look();
+            match ended.code() {
+                None => deaths += 1,
+                Some(0) => return deaths,
+                // The last death came when all was written, so there is nothing to go on with.
+                Some(5) => {
+                    let runs: serde_json::Value =
+                        serde_json::from_str(&self.run(&["runs", "--json"]).ends(0).stdout).unwrap();
+                    assert_eq!(runs[0]["state"], "done", "{place}:{record}");
+                    return deaths;
+                }
+                // A gate that was shut because a death has left a member down for a moment.
+                Some(code) => assert!(matches!(code, 2 | 3), "{place}:{record} ended with {code}"),
+            }
+        }
+        panic!("it was killed {deaths} times, and never came to its end");
     }
 
     pub fn write(&self, name: &str, text: &str) -> &Self {
