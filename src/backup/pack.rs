@@ -12,10 +12,7 @@ use tokio_util::io::SyncIoBridge;
 
 use super::{BackupError, Manifest, Sink, Store};
 use crate::{
-    etcd::{
-        pipe::pipe,
-        snapshot::{self, Snapshot, SnapshotError},
-    },
+    etcd::snapshot::{self, Snapshot, SnapshotError},
     secret::Recipients,
     source::Opener,
 };
@@ -76,32 +73,40 @@ impl<T: Read> Read for Metered<T> {
     }
 }
 
-/// Sends what comes from one side to a sink, with some work between. The sink is the caller's to keep or to abandon.
+/// Some work between what comes from one side and a sink, which is the caller's to keep or to abandon if it went well.
 async fn through(
     from: impl AsyncBufRead + Send + Unpin + 'static,
-    sink: &mut Sink,
+    sink: Sink,
     work: impl FnOnce(Box<dyn BufRead + Send>, &mut dyn Write) -> Result<(), BackupError> + Send + 'static,
-) -> Result<Packed, BackupError> {
-    let (inlet, mut reader) = pipe();
+) -> Result<(Sink, Packed), BackupError> {
+    // The thread writes by itself, too: whatever is handed on is copied.
     let working = tokio::task::spawn_blocking(move || {
-        let mut into = Metered { inner: inlet, meter: Meter::default() };
-        work(Box::new(SyncIoBridge::new(from)), &mut into)?;
-        Ok::<_, BackupError>(into.meter.packed())
+        let mut into = Metered { inner: Outlet { inner: sink, failed: None }, meter: Meter::default() };
+        let worked = work(Box::new(SyncIoBridge::new(from)), &mut into);
+        let Metered { inner: Outlet { inner: sink, failed }, meter } = into;
+        let worked = match failed {
+            Some(error) => Err(sink.refuses(&error)),
+            None => worked.map(|()| meter.packed()),
+        };
+        (sink, worked)
     });
-    let taken = sink.take(&mut reader).await;
-    // Whoever still writes has to hear that nobody reads.
-    drop(reader);
-    let worked = working.await.map_err(|error| BackupError::Failed { what: "pack".into(), why: error.to_string() })?;
-    taken?;
-    worked
+    let (sink, worked) =
+        working.await.map_err(|error| BackupError::Failed { what: "pack".into(), why: error.to_string() })?;
+    match worked {
+        Ok(packed) => Ok((sink, packed)),
+        Err(error) => {
+            sink.abandon().await;
+            Err(error)
+        }
+    }
 }
 
 /// Compresses, encrypts if there are recipients, and stores.
 pub(crate) async fn keep_stream(
     from: impl AsyncBufRead + Send + Unpin + 'static,
-    sink: &mut Sink,
+    sink: Sink,
     recipients: Option<Recipients>,
-) -> Result<Packed, BackupError> {
+) -> Result<(Sink, Packed), BackupError> {
     through(from, sink, move |mut from, into| match recipients {
         None => compress(&mut from, into),
         Some(recipients) => encrypt(&recipients, into, &mut |into| compress(&mut from, into)),
@@ -147,8 +152,8 @@ pub(crate) async fn reseal(
     manifest: &Manifest,
     opener: Option<Arc<dyn Opener>>,
     recipients: Recipients,
-    sink: &mut Sink,
-) -> Result<Packed, BackupError> {
+    sink: Sink,
+) -> Result<(Sink, Packed), BackupError> {
     let name = store.call(&manifest.file);
     let from = tokio::io::BufReader::with_capacity(BUFFER, store.read(&manifest.file).await?);
     let manifest = manifest.clone();

@@ -1,8 +1,8 @@
 //! A folder or a bucket, by the few things that backups need of it.
 
 use std::{
-    fs::OpenOptions,
-    io,
+    fs::{File, OpenOptions},
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,9 +19,9 @@ use object_store::{
 };
 use tokio::{
     fs,
-    io::{AsyncBufRead, AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
 };
-use tokio_util::io::StreamReader;
+use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use super::{Access, BackupError, Place};
 
@@ -52,13 +52,10 @@ pub(crate) struct Entry {
     pub modified: Option<Timestamp>,
 }
 
-/// What a file is written in: each write is one of a thread's, which costs as much for a few bytes as for many.
-const PIECE: usize = 1 << 20;
-
-/// Something under way to a store. It has its name only once it is kept.
+/// Something under way to a store, from a thread that may wait. It has its name only once it is kept.
 pub(crate) enum Sink {
-    File { part: PathBuf, dest: PathBuf, file: tokio::io::BufWriter<fs::File> },
-    Object { writer: Box<BufWriter>, what: String },
+    File { part: PathBuf, dest: PathBuf, file: File },
+    Object { writer: SyncIoBridge<Box<BufWriter>>, what: String },
 }
 
 impl Store {
@@ -123,16 +120,15 @@ impl Store {
                 made.map_err(|error| BackupError::io(format!("make the folder {}", folder.display()), &error))?;
                 let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
                 let file = file.map_err(|error| BackupError::io(format!("write {}", part.display()), &error))?;
-                Ok(Sink::File {
-                    part,
-                    dest,
-                    file: tokio::io::BufWriter::with_capacity(PIECE, fs::File::from_std(file)),
-                })
+                Ok(Sink::File { part, dest, file })
             }
             Self::Bucket { store, prefix, .. } => {
                 let key = prefix.clone().join(name);
                 let writer = BufWriter::with_capacity(store.clone(), key, PART).with_max_concurrency(PARTS_AT_ONCE);
-                Ok(Sink::Object { writer: Box::new(writer), what: format!("write {}", self.call(name)) })
+                Ok(Sink::Object {
+                    writer: SyncIoBridge::new(Box::new(writer)),
+                    what: format!("write {}", self.call(name)),
+                })
             }
         }
     }
@@ -142,8 +138,10 @@ impl Store {
         match self {
             Self::Folder(_) => {
                 let mut sink = self.sink(name).await?;
-                sink.take(&mut &*bytes).await?;
-                sink.keep().await
+                match sink.write_all(bytes) {
+                    Ok(()) => sink.keep().await,
+                    Err(error) => Err(sink.refuses(&error)),
+                }
             }
             Self::Bucket { store, bucket, prefix } => {
                 let put = store.put(&prefix.clone().join(name), bytes.to_vec().into()).await;
@@ -193,32 +191,46 @@ impl Store {
     }
 }
 
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File { file, .. } => file.write(bytes),
+            Self::Object { writer, .. } => writer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File { file, .. } => file.flush(),
+            Self::Object { writer, .. } => writer.flush(),
+        }
+    }
+}
+
 impl Sink {
-    /// Takes all that comes, and says how much that was.
-    pub async fn take(&mut self, from: &mut (dyn AsyncBufRead + Send + Unpin)) -> Result<u64, BackupError> {
-        let (copied, what) = match self {
-            Self::File { file, part, .. } => {
-                (tokio::io::copy_buf(from, file).await, format!("write {}", part.display()))
-            }
-            Self::Object { writer, what } => (tokio::io::copy_buf(from, &mut **writer).await, what.clone()),
-        };
-        copied.map_err(|error| sent_error(what, &error))
+    /// What it means that nothing could be written.
+    pub fn refuses(&self, error: &io::Error) -> BackupError {
+        match self {
+            Self::File { part, .. } => BackupError::io(format!("write {}", part.display()), error),
+            Self::Object { what, .. } => sent_error(what.clone(), error),
+        }
     }
 
     /// All of it is there: it stays, also when the machine fails right after, and gets its name.
     pub async fn keep(self) -> Result<(), BackupError> {
         match self {
-            Self::File { part, dest, mut file } => {
+            Self::File { part, dest, file } => {
                 let what = format!("write {}", dest.display());
                 let kept = async {
-                    file.flush().await?;
-                    file.get_ref().sync_all().await?;
+                    fs::File::from_std(file).sync_all().await?;
                     fs::rename(&part, &dest).await?;
                     fs::File::open(dest.parent().unwrap_or(Path::new("."))).await?.sync_all().await
                 };
                 kept.await.map_err(|error| BackupError::io(what, &error))
             }
-            Self::Object { mut writer, what } => writer.shutdown().await.map_err(|error| sent_error(what, &error)),
+            Self::Object { writer, what } => {
+                writer.into_inner().shutdown().await.map_err(|error| sent_error(what, &error))
+            }
         }
     }
 
@@ -227,7 +239,7 @@ impl Sink {
         match self {
             // What cannot be taken away never gets a name, and goes another day.
             Self::File { part, .. } => drop(fs::remove_file(part).await),
-            Self::Object { mut writer, .. } => drop(writer.abort().await),
+            Self::Object { writer, .. } => drop(writer.into_inner().abort().await),
         }
     }
 }

@@ -378,14 +378,10 @@ impl Shelf {
     /// The new file has a name of its own; the manifest, which is replaced in one step, decides which of the two counts.
     async fn rekey(&self, manifest: &Manifest, recipients: &[String]) -> Result<(), CliError> {
         let file = rekeyed(&manifest.file);
-        let mut sink = self.store.sink(&file).await.map_err(unexpected)?;
-        let packed = match reseal(&self.store, manifest, self.opener(), parsed(recipients)?, &mut sink).await {
-            Ok(packed) => packed,
-            Err(error) => {
-                sink.abandon().await;
-                return Err(unexpected(error));
-            }
-        };
+        let recipients_of_age = parsed(recipients)?;
+        let sink = self.store.sink(&file).await.map_err(unexpected)?;
+        let sealed = reseal(&self.store, manifest, self.opener(), recipients_of_age, sink).await;
+        let (sink, packed) = sealed.map_err(unexpected)?;
         sink.keep().await.map_err(unexpected)?;
         let new = Manifest {
             file,

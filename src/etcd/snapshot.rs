@@ -103,8 +103,8 @@ pub async fn save(
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Snapshot, SnapshotError> {
     // Each side has its end to itself, so that the other hears when it is over.
-    let (inlet, mut reader) = pipe();
-    let send = async move { stream(member, &mut inlet.for_task(), progress).await };
+    let (mut writer, mut reader) = pipe();
+    let send = async move { stream(member, &mut writer, progress).await };
     let keep = async move {
         // Each write is one of a thread's, and few large ones are cheaper than many small ones.
         let mut file = tokio::io::BufWriter::with_capacity(PIECE, tokio::fs::File::from_std(file));

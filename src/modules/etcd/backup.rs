@@ -183,7 +183,7 @@ impl Take {
         let stem = stem(&self.cluster.name, view.revision, taken);
         let extension = if self.recipients.is_empty() { "db.zst" } else { "db.zst.age" };
         let file = format!("{stem}.{extension}");
-        let mut sink = store.sink(&file).await?;
+        let sink = store.sink(&file).await?;
         let (begun, has_begun) = oneshot::channel();
         // Both read all of the database, so at the same time. A member that calculates begins no snapshot before it is done.
         let hash = async {
@@ -191,14 +191,8 @@ impl Take {
             // Some versions and moments do not allow it.
             hash(client, view.revision).await.ok()
         };
-        let sent = tokio::try_join!(self.send(context, client, &mut sink, begun), async { Ok(hash.await) });
-        let ((snapshot, packed), hash) = match sent {
-            Ok(sent) => sent,
-            Err(error) => {
-                sink.abandon().await;
-                return Err(error);
-            }
-        };
+        let sent = tokio::try_join!(self.send(context, client, sink, begun), async { Ok(hash.await) });
+        let ((snapshot, sink, packed), hash) = sent?;
         sink.keep().await?;
         let manifest = Manifest {
             format: Manifest::FORMAT,
@@ -226,13 +220,13 @@ impl Take {
         &self,
         context: &ActionContext,
         client: &MemberClient,
-        sink: &mut Sink,
+        sink: Sink,
         begun: oneshot::Sender<()>,
-    ) -> Result<(Snapshot, backup::Packed), BackupError> {
+    ) -> Result<(Snapshot, Sink, backup::Packed), BackupError> {
         let recipients = Recipients::parse(self.recipients.iter().map(String::as_str));
         let recipients = recipients.map_err(BackupError::Recipient)?;
         let recipients = (!self.recipients.is_empty()).then_some(recipients);
-        let (inlet, reader) = pipe();
+        let (mut writer, reader) = pipe();
         let begun = Mutex::new(Some(begun));
         let progress = |done, all| {
             if let Some(begun) = begun.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -241,12 +235,17 @@ impl Take {
             }
             (context.progress)(done, all);
         };
-        let send = async move { snapshot::stream(client, &mut inlet.for_task(), &progress).await };
+        let send = async move { snapshot::stream(client, &mut writer, &progress).await };
         match tokio::join!(send, keep_stream(reader, sink, recipients)) {
-            (Ok(snapshot), Ok(packed)) => Ok((snapshot, packed)),
+            (Ok(snapshot), Ok((sink, packed))) => Ok((snapshot, sink, packed)),
             // When storing fails, the sender only hears that nobody listens any more.
             (Err(SnapshotError::Io(_)) | Ok(_), Err(error)) => Err(error),
-            (Err(error), _) => Err(error.into()),
+            (Err(error), kept) => {
+                if let Ok((sink, _)) = kept {
+                    sink.abandon().await;
+                }
+                Err(error.into())
+            }
         }
     }
 
