@@ -1,11 +1,15 @@
-//! A client of one member. Its channel goes through the SSH connection to that member's host.
+//! A client of one member. Its channel goes through the SSH connection to that member's host, because the operator often has no
+//! other way to it; what is large goes straight where it can.
 
 use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use etcd_client::{Channel, Client, ConnectOptions};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use tokio_rustls::TlsConnector;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use zeroize::Zeroizing;
@@ -17,16 +21,29 @@ use crate::pki;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A single call may take this long.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// How long a way straight to a member is looked for.
+const STRAIGHT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Any two-way stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Makes the connections to members: through SSH, or directly in tests.
+/// Makes the connections to members: through SSH, or straight.
 #[async_trait]
 pub trait Dial: Send + Sync {
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>>;
+}
+
+struct Straight;
+
+#[async_trait]
+impl Dial for Straight {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
 }
 
 /// What proves who we are, and who the members are.
@@ -90,6 +107,23 @@ impl MemberClient {
         let endpoint = self.endpoint.clone().timeout(limit).connect_timeout(limit.max(CONNECT_LIMIT));
         let channel = channel(&endpoint, &self.address, self.port, &self.dial);
         Self { endpoint, channel, limit, ..self.clone() }
+    }
+
+    /// The same member over a connection of its own that does not go through SSH, if there is such a way and nobody else is at its
+    /// end. TLS is the same on both ways, but on this one nothing is encrypted twice.
+    pub async fn straight(&self) -> Option<Self> {
+        let dial: Arc<dyn Dial> = Arc::new(Straight);
+        let channel = channel(&self.endpoint, &self.address, self.port, &dial);
+        let straight = Self { channel, dial, ..self.clone() };
+        let ids = async { tokio::try_join!(self.id(), straight.id()) };
+        let ids = tokio::time::timeout(STRAIGHT_LIMIT, ids).await.ok()?.ok()?;
+        (ids.0 == ids.1).then_some(straight)
+    }
+
+    async fn id(&self) -> Result<u64, EtcdError> {
+        let mut client = self.client().await?;
+        let status = self.bounded(client.status()).await?;
+        Ok(status.header().map_or(0, |header| header.member_id()))
     }
 
     /// A client that is logged in, where there is a login and etcd asks for one.

@@ -81,6 +81,8 @@ pub async fn stream(
     into: &mut (dyn AsyncWrite + Send + Unpin),
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Snapshot, SnapshotError> {
+    let straight = member.straight().await;
+    let member = straight.as_ref().unwrap_or(member);
     let mut client = member.client().await?;
     let mut stream = member.bounded(client.snapshot()).await?;
     let mut check = Check::default();

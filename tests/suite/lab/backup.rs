@@ -138,6 +138,32 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
 }
 
 #[test]
+fn a_backup_comes_straight_from_its_member_or_else_through_ssh() {
+    let site = site(1, "3.5");
+    put(&site, "a", "one");
+    // On its own host a member is reached by loopback, also at its address.
+    let rule = |verb: &str, target: &[&str]| {
+        let words = ["iptables", verb, "INPUT", "!", "-i", "lo", "-p", "tcp", "--dport", "2379"];
+        site.place.hosts[0].run(&[&words, target].concat()).unwrap();
+    };
+    let packets = || {
+        let list = site.place.hosts[0].run(&["iptables", "-nvxL", "INPUT"]).unwrap();
+        let row = list.lines().find(|line| line.contains("dpt:2379")).unwrap_or_else(|| panic!("{list}"));
+        row.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    rule("-A", &[]);
+    backup(&site, &[]).ends(0);
+    assert!(packets() > 5, "it came through SSH");
+    rule("-D", &[]);
+    next_second();
+    rule("-A", &["-j", "DROP"]);
+    backup(&site, &[]).ends(0);
+    rule("-D", &["-j", "DROP"]);
+    assert_eq!(names(&site, "backups").len(), 4);
+    run(&site, &["backup", "verify", "prod", "--all", "--from", "file:backups"]).ends(0);
+}
+
+#[test]
 fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
     let site = site(1, "3.6");
     put(&site, "a", "one");
