@@ -1,4 +1,5 @@
-//! etcd: what its versions understand, how its servers are configured, and a client of its API that goes through SSH.
+//! etcd: what its versions understand, how its servers are configured, and a client of its API that goes through SSH. Snapshots, which
+//! are large, come straight where there is a way.
 //!
 //! ```text
 //! client ── gRPC over TLS ── tunnel (direct-tcpip) ── sshd of the member ── etcd
