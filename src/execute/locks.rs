@@ -298,7 +298,12 @@ fn enough(context: &Context, wanted: &Wanted, answers: &Answers) -> Result<(), S
         if !by_hypervisor.into_iter().any(|host| grants(&host.id)) {
             return Err(format!("only {what}, and none of their hypervisors"));
         }
-        let msg = format!("only {what}; their hypervisors keep it");
+        let msg = match granted {
+            0 => format!(
+                "no member of cluster {cluster} answers, as when it has none yet; their hypervisors keep its lock"
+            ),
+            _ => format!("only {what}; their hypervisors keep it"),
+        };
         context.emitter.emit(EventKind::Warning { msg });
     }
     Ok(())

@@ -271,6 +271,12 @@ fn a_restore_that_goes_on_takes_the_backup_that_was_agreed_to() {
     assert_eq!(get(&site, "a"), "one");
 }
 
+#[track_caller]
+fn told(said: Said, why: &str) {
+    let all = said.stdout + &said.stderr;
+    assert!(said.code != 0 && all.contains(why), "{} {why}: {all}", said.code);
+}
+
 #[test]
 fn buckets_keep_backups_and_say_when_they_do_not() {
     let site = site(1, "3.5");
@@ -283,10 +289,6 @@ fn buckets_keep_backups_and_say_when_they_do_not() {
             site.place.folder.command(&[words, &["-i", "inventory.yaml", "--endpoint", &s3.endpoint()]].concat());
         command.env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", secret);
         Said::of(command.output().unwrap())
-    };
-    let told = |said: Said, why: &str| {
-        let all = said.stdout + &said.stderr;
-        assert!(said.code != 0 && all.contains(why), "{} {why}: {all}", said.code);
     };
     told(run(&["backup", "prod", "--to", "s3:gone/x"], S3::SECRET_KEY), "there is no bucket");
     told(run(&["backup", "prod", "--to", "s3:good/x"], "wrong"), "the credentials do not allow it");
@@ -316,10 +318,6 @@ fn a_bucket_may_have_an_authority_of_its_own_and_forbid_to_write() {
         let mut command = site.place.folder.command(&[words, &place].concat());
         command.env("AWS_ACCESS_KEY_ID", S3::ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", S3::SECRET_KEY);
         Said::of(command.output().unwrap())
-    };
-    let told = |said: Said, why: &str| {
-        let all = said.stdout + &said.stderr;
-        assert!(said.code != 0 && all.contains(why), "{} {why}: {all}", said.code);
     };
     let backup = ["backup", "prod", "--to", "s3:good/x"];
     told(run(&backup, &open, "gone.crt"), "gone.crt");
