@@ -185,9 +185,10 @@ impl Plan {
         let keeping = Keeping { store: &self.store, opener };
         let kept = self.store.trusted()?;
         if self.auth.method() == AuthMethod::Password {
-            let password = match &self.auth.root_password {
-                Some(password) => Some(password.clone().into()),
-                None => self.store.password("root")?,
+            // Until it is played, another one in the inventory is only a wish.
+            let password = match self.store.password("root")? {
+                Some(password) => Some(password),
+                None => self.auth.root_password.clone().map(Into::into),
             };
             let authority = kept.ok_or_else(nobody)?;
             return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: None });

@@ -94,12 +94,18 @@ fn word(access: Access) -> &'static str {
     }
 }
 
-/// What is missing. `root_password` is for root where that is a matter of passwords; `stranger` is a client that
-/// belongs to no user.
+/// Root's password, where that is a matter of passwords: the one that it has, and the one that it is to have.
+#[derive(Clone, Copy, Debug)]
+pub struct RootPassword<'a> {
+    pub has: &'a str,
+    pub wanted: &'a str,
+}
+
+/// What is missing. `stranger` is a client that belongs to no user.
 pub async fn plan(
     member: &MemberClient,
     auth: &AuthSection,
-    root_password: Option<&str>,
+    root_password: Option<RootPassword<'_>>,
     stranger: &MemberClient,
 ) -> Result<Plan, EtcdError> {
     let is_on = is_on(stranger).await?;
@@ -121,7 +127,8 @@ pub async fn plan(
         plan_role(&name, &has, &wanted, &mut plan);
     }
     let root_user = auth.users.get("root").cloned().flatten().unwrap_or_default();
-    let mut wanted_users = vec![("root".to_owned(), root_password.map(str::to_owned), root_user.roles)];
+    let wanted = root_password.map(|password| password.wanted.to_owned());
+    let mut wanted_users = vec![("root".to_owned(), wanted, root_user.roles)];
     for (name, user) in auth.users.iter().filter(|(name, _)| *name != "root") {
         let user = user.clone().unwrap_or_default();
         wanted_users.push((name.clone(), user.password, user.roles));
@@ -132,7 +139,7 @@ pub async fn plan(
         }
         let has: BTreeSet<String> = match users.contains(&name) {
             true => {
-                // Root's is the one that this very call was let in with.
+                // Root's comes last.
                 if let Some(password) = password.filter(|_| is_on && name != "root")
                     && !member.accepts(&name, &password).await?
                 {
@@ -148,6 +155,12 @@ pub async fn plan(
         let wanted: BTreeSet<String> = roles.into_iter().collect();
         plan.changes.extend(wanted.difference(&has).map(|role| Change::GrantRole(name.clone(), role.clone())));
         plan.changes.extend(has.difference(&wanted).map(|role| Change::RevokeRole(name.clone(), role.clone())));
+    }
+    // Whoever is logged in with the old one is not any more.
+    if let Some(RootPassword { has, wanted }) = root_password.filter(|_| users.contains("root"))
+        && has != wanted
+    {
+        plan.changes.push(Change::Password("root".into(), wanted.into()));
     }
     if !is_on {
         plan.changes.push(Change::Enable);

@@ -150,7 +150,7 @@ impl MemberClient {
     }
 
     /// Whether a user has this password. A wrong one is refused before anything is proposed.
-    pub(super) async fn accepts(&self, user: &str, password: &str) -> Result<bool, EtcdError> {
+    pub(crate) async fn accepts(&self, user: &str, password: &str) -> Result<bool, EtcdError> {
         let login = ConnectOptions::new().with_user(user, password);
         match self.bounded(Client::from_channel(Channel::Tonic(self.channel.clone()), Some(login))).await {
             Ok(_) => Ok(true),

@@ -25,7 +25,7 @@ pub mod settings;
 pub mod snapshot;
 mod status;
 
-pub use auth::{Change, Plan, apply, plan};
+pub use auth::{Change, Plan, RootPassword, apply, plan};
 pub use canary::{Canary, Sight};
 pub use client::{Credential, Dial, MemberClient, Stream};
 pub use config::{ServerConfig, environment};

@@ -25,6 +25,9 @@ use crate::{
     source::{Key, Kind, Map, Node},
 };
 
+/// By this name the state folder knows a password that root is about to get: whoever comes back after a crash tries it.
+const NEXT_ROOT: &str = "root.next";
+
 /// What the argument is called.
 pub(super) const ARGUMENT: &str = "cluster";
 
@@ -198,7 +201,7 @@ impl Cluster {
                 Ok(Credential { identity: Some((root.certificate, root.key)), ..credential })
             }
             AuthMethod::Password => {
-                let password = self.root_password(context)?;
+                let password = self.root_password(context).await?;
                 Ok(Credential { login: Some(("root".into(), password)), ..credential })
             }
         }
@@ -264,21 +267,65 @@ impl Cluster {
         Ok(client)
     }
 
-    /// The password of the inventory, or one that is made and kept.
-    pub fn root_password(&self, context: &ActionContext) -> Result<Zeroizing<String>, ActionError> {
+    /// The password that root has: the one that is kept here, unless etcd knows a newer one already. It is that of the inventory, or
+    /// made up, where there is none yet.
+    pub async fn root_password(&self, context: &ActionContext) -> Result<Zeroizing<String>, ActionError> {
         let store = self.store(context);
         let kept = store.password("root").map_err(failed)?;
-        let password = match (&self.auth.root_password, &kept) {
-            (Some(given), _) => Zeroizing::new(given.clone()),
-            (None, Some(kept)) => kept.clone(),
-            (None, None) => Zeroizing::new(rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect()),
+        let next = store.password(NEXT_ROOT).map_err(failed)?;
+        let given = self.auth.root_password.clone().map(Zeroizing::new);
+        for password in [&kept, &next, &given].into_iter().flatten() {
+            context.masker.add(password);
+        }
+        let Some(kept) = kept else {
+            let password = given.unwrap_or_else(made_up);
+            self.keep_root_password(context, &password)?;
+            return Ok(password);
         };
+        for newer in [next, given].into_iter().flatten().filter(|newer| *newer != kept) {
+            if self.lets_root_in(context, &newer).await? {
+                self.keep_root_password(context, &newer)?;
+                return Ok(newer);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Another password for root, kept before anybody hears of it.
+    pub fn next_root_password(&self, context: &ActionContext) -> Result<Zeroizing<String>, ActionError> {
+        let password = made_up();
         context.masker.add(&password);
-        if kept.as_ref() != Some(&password) && !context.check_mode() {
-            store.keep_password("root", &password).map_err(failed)?;
+        if !context.check_mode() {
+            self.store(context).keep_password(NEXT_ROOT, &password).map_err(failed)?;
         }
         Ok(password)
     }
+
+    /// Root has this one now.
+    pub fn keep_root_password(&self, context: &ActionContext, password: &str) -> Result<(), ActionError> {
+        context.masker.add(password);
+        if context.check_mode() {
+            return Ok(());
+        }
+        let store = self.store(context);
+        store.keep_password("root", password).map_err(failed)?;
+        store.forget_password(NEXT_ROOT).map_err(failed)
+    }
+
+    /// Whether etcd knows this password. If nobody can tell, the old one is as good as any.
+    async fn lets_root_in(&self, context: &ActionContext, password: &str) -> Result<bool, ActionError> {
+        let stranger = self.stranger(context).await?;
+        for client in self.clients_with(context, &stranger)? {
+            if let Ok(answer) = client.accepts("root", password).await {
+                return Ok(answer);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn made_up() -> Zeroizing<String> {
+    Zeroizing::new(rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect())
 }
 
 /// Connects from the member's own host.

@@ -178,6 +178,10 @@ impl Store {
         self.write(&self.password_path(user), password.as_bytes())
     }
 
+    pub fn forget_password(&self, user: &str) -> Result<(), PkiError> {
+        remove(&self.password_path(user))
+    }
+
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
         let folder = path.parent().unwrap_or(&self.0);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);

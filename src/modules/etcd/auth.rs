@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     cluster::{Cluster, ClusterArgs, ClusterKey},
 };
 use crate::{
-    etcd::{EtcdError, apply, plan},
+    etcd::{EtcdError, RootPassword, apply, plan},
     inventory::sections::AuthMethod,
     model::{Diff, Effects, Outcome},
     remote::Payload,
@@ -18,13 +19,16 @@ use crate::{
 /// Makes users and roles of etcd as the inventory says, and switches authentication on.
 ///
 /// Root and its role are always there. Roles and permissions that somebody else gave to users and roles of the inventory
-/// are taken away; users and roles that the inventory does not know are left alone. Passwords are set when a user is made,
-/// and not compared later. Root's credential is kept in the state folder, for other tools.
+/// are taken away; users and roles that the inventory does not know are left alone. Passwords that are others in the inventory
+/// are set. Root's credential is kept in the state folder, for other tools.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdAuth {
     #[serde(default)]
     cluster: ClusterArgs,
+    /// Give root another password, where it has one that was made up.
+    #[serde(default)]
+    rotate_root: bool,
 }
 
 impl Module for EtcdAuth {
@@ -42,12 +46,24 @@ impl Module for EtcdAuth {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        Ok(Action::Engine(Box::new(Converge { cluster: self.cluster.known()? })))
+        let cluster = self.cluster.known()?;
+        if self.rotate_root && cluster.auth.method() == AuthMethod::Certificate {
+            return Err(ModuleError::new(format!("root of `{}` has a certificate and no password", cluster.name))
+                .help("`etcdrun certs renew` gives it another certificate"));
+        }
+        if self.rotate_root && cluster.auth.root_password.is_some() {
+            return Err(ModuleError::new(format!("root's password of `{}` is in the inventory", cluster.name))
+                .help("change `auth.root_password` there, and play site.yaml"));
+        }
+        Ok(Action::Engine(Box::new(Converge { cluster, rotate_root: self.rotate_root })))
     }
 }
 
+type Password = Zeroizing<String>;
+
 struct Converge {
     cluster: Cluster,
+    rotate_root: bool,
 }
 
 #[async_trait]
@@ -62,14 +78,11 @@ impl EngineAction for Converge {
             return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
         }
         let (root, stranger) = (self.cluster.root(context).await?, self.cluster.stranger(context).await?);
-        let root_password = match auth.method() {
-            AuthMethod::Password => Some(self.cluster.root_password(context)?),
-            AuthMethod::Certificate => None,
-        };
+        let passwords = self.root_passwords(context).await?;
         let roots = self.cluster.clients_with(context, &root)?;
         let strangers = self.cluster.clients_with(context, &stranger)?;
         let failed = |error: EtcdError| ActionError::Failed(error.to_string());
-        let password = root_password.as_ref().map(|text| text.as_str());
+        let password = passwords.as_ref().map(|(has, wanted)| RootPassword { has, wanted });
         // Any member will do; one that does not answer is no reason to give up.
         let mut answer = Err(ActionError::Failed(format!("the cluster `{name}` has no members")));
         for index in self.order() {
@@ -95,6 +108,9 @@ impl EngineAction for Converge {
             context.run(Payload::new("")).await?;
             apply(root, &plan).await.map_err(failed)?;
         }
+        if let Some((_, wanted)) = passwords.filter(|(has, wanted)| has != wanted) {
+            self.cluster.keep_root_password(context, &wanted)?;
+        }
         let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
         let diff = (!changes.is_empty()).then(|| Diff {
             label: format!("{name} (authentication)"),
@@ -107,6 +123,21 @@ impl EngineAction for Converge {
 }
 
 impl Converge {
+    /// The password that root has, and the one that it is to have.
+    async fn root_passwords(&self, context: &ActionContext) -> Result<Option<(Password, Password)>, ActionError> {
+        let auth = &self.cluster.auth;
+        if auth.method() == AuthMethod::Certificate {
+            return Ok(None);
+        }
+        let has = self.cluster.root_password(context).await?;
+        let wanted = match (&auth.root_password, self.rotate_root) {
+            (Some(given), _) => Password::new(given.clone()),
+            (None, true) => self.cluster.next_root_password(context)?,
+            (None, false) => has.clone(),
+        };
+        Ok(Some((has, wanted)))
+    }
+
     /// The member that was named for it, then the others.
     fn order(&self) -> Vec<usize> {
         let named = self.cluster.auth.bootstrap.as_ref();

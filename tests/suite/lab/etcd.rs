@@ -282,7 +282,45 @@ fn passwords_and_the_gateway_go_together() {
     assert!(login("first-word").contains("invalid user ID or password"), "{}", login("first-word"));
     assert!(login("second-word").contains("permission denied"), "{}", login("second-word"));
     site.changes_nothing();
-    site.place.folder.run(&["status", "-i", "inventory.yaml"]).ends(0);
+    another_password_for_root(&site);
+}
+
+fn another_password_for_root(site: &Site) {
+    let folder = &site.place.folder;
+    let status = || folder.run(&["status", "-i", "inventory.yaml"]).ends(0);
+    let login = |word: &str| site.etcdctl_as(&["--user", &format!("root:{word}")], &["user", "list"]);
+    let rotate = || folder.run(&["playbook", "root-password.yaml", "-i", "inventory.yaml"]);
+    status();
+    let refused = rotate().ends(2);
+    assert!(refused.stdout.contains("is in the inventory"), "{}", refused.stdout);
+    let inventory = folder.read("inventory.yaml");
+    folder.write("inventory.yaml", &inventory.replace("not-so-secret", "quite-secret"));
+    // Until it is played, the old one holds.
+    status();
+    let changed = site.play(&["--diff"]).ends(0);
+    assert!(changed.stdout.contains("user root: another password"), "{}", changed.stdout);
+    assert!(!changed.stdout.contains("quite-secret"), "{}", changed.stdout);
+    assert!(login("not-so-secret").contains("invalid user ID or password"), "{}", login("not-so-secret"));
+    assert!(login("quite-secret").contains("writer"), "{}", login("quite-secret"));
+    site.changes_nothing();
+    status();
+
+    // One that was made up is changed by a playbook.
+    folder.write("inventory.yaml", &inventory.replace("root_password: not-so-secret, ", ""));
+    site.changes_nothing();
+    rotate().ends(0);
+    let (kept, next) = (".etcdrun/pki/prod/clients/root.password", ".etcdrun/pki/prod/clients/root.next.password");
+    let made = folder.read(kept);
+    assert!(made.len() == 32 && !folder.path(next).exists(), "{made}");
+    assert!(login("quite-secret").contains("invalid user ID or password"), "{}", login("quite-secret"));
+    assert!(login(&made).contains("writer"), "{}", login(&made));
+    status();
+
+    // The operator died when etcd had it, and before it was kept.
+    folder.write(kept, "quite-secret").write(next, &made);
+    site.changes_nothing();
+    assert!(folder.read(kept) == made && !folder.path(next).exists());
+    status();
 }
 
 #[test]
