@@ -378,9 +378,9 @@ impl Shelf {
     /// The new file has a name of its own; the manifest, which is replaced in one step, decides which of the two counts.
     async fn rekey(&self, manifest: &Manifest, recipients: &[String]) -> Result<(), CliError> {
         let file = rekeyed(&manifest.file);
-        let recipients_of_age = parsed(recipients)?;
+        let readers = parsed(recipients)?;
         let sink = self.store.sink(&file).await.map_err(unexpected)?;
-        let sealed = reseal(&self.store, manifest, self.opener(), recipients_of_age, sink).await;
+        let sealed = reseal(&self.store, manifest, self.opener(), readers, sink).await;
         let (sink, packed) = sealed.map_err(unexpected)?;
         sink.keep().await.map_err(unexpected)?;
         let new = Manifest {

@@ -95,7 +95,7 @@ fn word(access: Access) -> &'static str {
 }
 
 /// Root's password, where that is a matter of passwords: the one that it has, and the one that it is to have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RootPassword<'a> {
     pub has: &'a str,
     pub wanted: &'a str,
