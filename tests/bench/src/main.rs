@@ -17,6 +17,7 @@ mod rollout;
 mod seen;
 mod site;
 mod table;
+mod taken;
 mod works;
 // The client of the tests: what it sees is what both are about.
 #[path = "../../suite/lab/writer.rs"]

@@ -12,6 +12,7 @@ use crate::{
     seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
     site::{Lab, etcdrun, lab},
     table::{Row, percentile},
+    taken::Ticks,
     works::Bench,
     writer::{self, Manner, Writer, Written},
 };
@@ -24,8 +25,8 @@ const WALL_BAR: f64 = 1.1;
 /// Between members, there and back. The client may wait for four of them more.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const ROUND_TRIPS: f64 = 4.0;
-/// How long the client writes before: about as long as an upgrade takes.
-const CALM: Duration = Duration::from_secs(20);
+/// How long the client writes before.
+const CALM: Duration = Duration::from_secs(10);
 /// A script's time is known after so many rounds.
 const REFERENCES: usize = 3;
 const DATA: u64 = 1 << 30;
@@ -64,6 +65,8 @@ struct Run {
     crashed: usize,
     /// The longest gap before, while nothing went on.
     calm: Duration,
+    /// What others took of the processors meanwhile, in percent.
+    taken: f64,
 }
 
 pub fn plain(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -161,6 +164,7 @@ impl Case {
         let retries: Vec<f64> = runs.iter().map(|run| small(run.written.errors.len())).collect();
         let slowest: Vec<f64> = runs.iter().map(|run| milliseconds(run.written.slowest)).collect();
         let calm: Vec<f64> = runs.iter().map(|run| milliseconds(run.calm)).collect();
+        let taken: Vec<f64> = runs.iter().map(|run| run.taken).collect();
         let of_calm = Row::figure(&name("longest gap while nothing goes on, p95"), "ms", &[percentile(&calm, 0.95)]);
         let of_calm = Row { times: runs.len(), ..of_calm };
         vec![
@@ -168,6 +172,7 @@ impl Case {
             of("longest gap, the worst run", percentile(&gaps, 1.0), WORST_LIMIT),
             Row::none(&name(&format!("lost of {writes} acknowledged writes")), lost, runs.len()),
             of_calm,
+            Row::figure(&name("taken by other machines"), "%", &taken),
             Row::figure(&name("retries of the client in a run"), "", &retries),
             Row::figure(&name("slowest single write"), "ms", &slowest),
         ]
@@ -255,14 +260,14 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
         Who::Etcdrun => calm(&cluster, &credential, case)?,
         Who::Reference | Who::Naive => Duration::ZERO,
     };
-    let writer = Writer::start(&cluster.members, &credential, case.manner());
+    let (writer, ticks) = (Writer::start(&cluster.members, &credential, case.manner()), Ticks::now()?);
     let took = match who {
         Who::Etcdrun => etcdrun(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
         Who::Reference => measure(&mut script(&cluster, "upgrade.sh")?, &log),
         Who::Naive => measure(&mut script(&cluster, "naive.sh")?, &log),
     };
     let written = writer.stop()?;
-    let seconds = took?.seconds;
+    let (seconds, taken) = (took?.seconds, ticks.percent_since()?);
     let crashed = match who {
         Who::Naive => fs::read_to_string(&log)?.lines().filter(|line| line.starts_with("crashed ")).count(),
         Who::Etcdrun | Who::Reference => {
@@ -271,7 +276,7 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
         }
     };
     let found = writer::found(&cluster.members, &credential)?;
-    let run = Run { seconds, lost: lost(&written, &found), crashed, written, calm };
+    let run = Run { seconds, lost: lost(&written, &found), crashed, written, calm, taken };
     tell(&run, label, round, &cluster.folder)?;
     if who == Who::Etcdrun {
         is_enough(&run.written)?;
@@ -281,12 +286,12 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
 }
 
 fn tell(run: &Run, label: &str, round: usize, folder: &Path) -> Result<()> {
-    let Run { seconds, written, lost, crashed, calm } = run;
+    let Run { seconds, written, lost, crashed, calm, taken } = run;
     let rate = rate(written);
     let (gap, slowest, calm) = (milliseconds(written.longest), milliseconds(written.slowest), milliseconds(*calm));
     let retries = written.errors.len();
     eprintln!(
-        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms ({calm:.0} ms before), slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed"
+        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms ({calm:.0} ms before), slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed, {taken:.0}% taken by other machines"
     );
     tell_gaps(written, folder)
 }
