@@ -115,7 +115,7 @@ impl RunRecord {
                 fingerprint,
             }),
         }
-        let past = Past::of(&self.lines, number, &self.vault);
+        let past = Past::of(&self.lines, (number, graph), &self.vault);
         Ok(Recorder::new(self.journal.clone(), self.vault.clone(), number, past))
     }
 

@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use super::chain::{Batch, Builder, Lane, virtual_node};
 use crate::{
-    graph::{EdgeKind, NodeIndex, NodeKind, Reason, RolloutGroup, RolloutStep, Turn},
+    graph::{EdgeKind, NodeIndex, NodeKind, Reason, RolloutGroup, RolloutStep, Turn, Undo},
     inventory::{Cluster, HostId, HostKind, Inventory},
     model::Version,
     playbook::{Item, OnTurnFailure, Play, Rollout, Strategy, Task, in_step},
     source::{Diagnostic, Diagnostics, Node, Vars},
 };
 
-/// What the member ran when its turn began.
-const BEFORE: &str = "{{ (rollout_before.observation.members | selectattr('name', 'eq', inventory_hostname) | first).answer.Ok.version }}";
+/// What the member ran when the step began: seen before the first turn, so a run that goes on knows it as well.
+const BEFORE: &str = "{{ rollout_path.before[rollout.version][inventory_hostname] }}";
 
 /// What a step of a rollout adds to the tasks in it.
 #[derive(Clone)]
@@ -230,6 +230,7 @@ impl Builder {
         let Some(host) = batch.lanes.first().map(|lane| lane.host) else { return NodeIndex::end() };
         let start = self.gather(&mut batch, NodeKind::TurnStart(step));
         self.graph.dag[start].host = Some(host);
+        let first = self.graph.len();
         let before = self.noted(|builder| builder.gates(&mut batch, &rollout.parts().before));
         let rolls_back = rollout.settings.on_failure == OnTurnFailure::Rollback;
         let starts = if rolls_back { self.block_starts(&mut batch) } else { Vec::new() };
@@ -237,9 +238,8 @@ impl Builder {
         self.sections(&mut batch);
         let after = self.noted(|builder| builder.gates(&mut batch, &rollout.parts().after));
         batch.rescues -= usize::from(rolls_back);
-        if rolls_back {
-            self.undo(&mut batch, rollout, starts, version);
-        }
+        let undo = rolls_back.then(|| self.undo(&mut batch, rollout, starts, version));
+        let nodes = first..self.graph.len();
         let end = self.graph.add(virtual_node(NodeKind::TurnEnd(step), batch.index, batch.number));
         self.graph.dag[end].host = Some(host);
         let tips = batch.lanes.iter().flat_map(|lane| lane.tips.iter().map(|(tip, _)| *tip));
@@ -247,24 +247,33 @@ impl Builder {
             self.graph.edge(tip, end, EdgeKind::Always, Reason::Rollout);
         }
         if let Some(step) = self.graph.steps.get_mut(step as usize) {
-            step.turns.push(Turn { host, before, after });
+            step.turns.push(Turn { host, nodes, before, after, undo });
         }
         end
     }
 
     /// The play once more, as it was before this turn.
-    fn undo(&mut self, batch: &mut Batch<'_>, rollout: &Rollout, starts: Vec<NodeIndex>, version: Option<Version>) {
+    fn undo(
+        &mut self,
+        batch: &mut Batch<'_>,
+        rollout: &Rollout,
+        starts: Vec<NodeIndex>,
+        version: Option<Version>,
+    ) -> Undo {
         let body: Vec<Vec<NodeIndex>> =
             batch.lanes.iter().map(|lane| lane.tips.iter().map(|(node, _)| *node).collect()).collect();
         let forwards = batch.variant.replace(self.step_variant(rollout, version, true));
+        let mut undo = Undo { gates: 0..0, word: None };
         let (gates, rescue) = self.rescue_with(batch, &starts, &body, |builder, batch| {
-            builder.gates(batch, &rollout.parts().back);
+            undo.gates = builder.noted(|builder| builder.gates(batch, &rollout.parts().back));
             builder.sections(batch);
-            builder.gates(batch, &rollout.parts().undo);
+            let mut said = builder.noted(|builder| builder.gates(batch, &rollout.parts().undo));
+            undo.word = said.rfind(|index| !builder.graph.node(NodeIndex::new(*index)).kind.is_virtual());
         });
         batch.variant = forwards;
         let always = vec![Vec::new(); starts.len()];
         self.block_ends(batch, starts, body, gates, rescue, always);
+        undo
     }
 
     /// The indices of the nodes that it adds.

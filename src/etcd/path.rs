@@ -8,6 +8,7 @@
 //! patch that no rule forbids. A cluster whose members run two versions was left halfway, and goes on. What cannot be
 //! gone is refused under the id of the rule that forbids it, with the way out.
 
+use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::{
@@ -81,6 +82,23 @@ pub fn hops_from(
 ) -> Result<Vec<Hop>, PathError> {
     let running: Vec<Version> = observation.views().map(|(_, view)| view.version).collect();
     hops(Start { running: &running, auth: observation.auth, consent }, target, catalogue)
+}
+
+/// What each member runs before each hop, by the version that the hop goes to: what a rollback puts back.
+pub type Before = IndexMap<Version, IndexMap<String, Version>>;
+
+pub fn before(running: &[(&str, Version)], hops: &[Hop]) -> Before {
+    let came_from = std::iter::once(None).chain(hops.iter().map(|hop| Some(hop.to)));
+    let members = |came_from: Option<Version>| {
+        running.iter().map(|(name, version)| ((*name).to_owned(), came_from.unwrap_or(*version))).collect()
+    };
+    hops.iter().zip(came_from).map(|(hop, came_from)| (hop.to, members(came_from))).collect()
+}
+
+/// A member that could not be put back to what it runs before a hop, because the catalogue does not have that.
+pub fn without_way_back<'a>(before: &'a Before, catalogue: &[Version]) -> Option<(&'a str, Version)> {
+    let changes = before.iter().flat_map(|(to, members)| members.iter().filter(move |(_, version)| *version != to));
+    changes.map(|(name, version)| (name.as_str(), *version)).find(|(_, version)| !catalogue.contains(version))
 }
 
 /// The hops to the target; none if it is reached.
@@ -350,6 +368,23 @@ mod tests {
         assert_eq!(kinds("3.6.15 3.5.34", "3.5.34"), [HopKind::Rollback]);
         assert_eq!(kinds("3.5.34 3.4.45", "3.4.45"), [HopKind::Rollback]);
         assert!(way("3.5.34", "3.4.45", ALL).starts_with("downgrade-enabled"));
+    }
+
+    #[test]
+    fn a_rollback_puts_back_what_each_member_ran_if_the_catalogue_has_it() {
+        let of = |text: &str| -> Version { text.parse().unwrap() };
+        let running = [("a", of("3.5.34")), ("b", of("3.5.20"))];
+        let versions: Vec<Version> = running.iter().map(|(_, version)| *version).collect();
+        let start = Start { running: &versions, auth: Some(false), consent: Consent::default() };
+        let catalogue = [of("3.5.34"), of("3.6.15"), of("3.7.2")];
+        let hops = hops(start, of("3.7.2"), &catalogue).unwrap();
+        let before = before(&running, &hops);
+        let first = hops[0].to;
+        assert_eq!((before[&first]["a"], before[&first]["b"]), (of("3.5.34"), of("3.5.20")));
+        assert_eq!(before[&of("3.7.2")]["b"], of("3.6.15"), "it has gone the way of all by then");
+        assert_eq!(without_way_back(&before, &catalogue), Some(("b", of("3.5.20"))));
+        let whole = [&catalogue[..], &[of("3.5.20")]].concat();
+        assert_eq!(without_way_back(&before, &whole), None);
     }
 
     fn version() -> impl Strategy<Value = Version> {

@@ -11,5 +11,5 @@ pub use cycle::{Cycle, find_cycle};
 pub use export::{Foreseen, Format};
 pub use types::{
     BlockParts, Edge, EdgeKind, Graph, Node, NodeIndex, NodeKind, PlayIndex, PlayInfo, Reason, RolloutGroup,
-    RolloutStep, SharedLane, TaskIndex, TaskInfo, Turn,
+    RolloutStep, SharedLane, TaskIndex, TaskInfo, Turn, Undo,
 };

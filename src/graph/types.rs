@@ -128,10 +128,21 @@ pub struct RolloutStep {
 #[derive(Clone, Debug)]
 pub struct Turn {
     pub host: HostId,
+    pub nodes: Range<usize>,
     /// What must hold before anything is done.
     pub before: Range<usize>,
     /// What must hold in the end.
     pub after: Range<usize>,
+    pub undo: Option<Undo>,
+}
+
+/// What comes of a turn that failed, with `on_failure: rollback`.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// What must hold before anything is put back.
+    pub gates: Range<usize>,
+    /// What says that all is back. It fails, for the turn has.
+    pub word: Option<usize>,
 }
 
 /// A task on a host, or a point of order.

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::{Line, NodeKey, Record, Vault};
-use crate::model::{Outcome, Status};
+use crate::{
+    graph::{Graph, Turn},
+    model::{Outcome, Status},
+};
 
 /// How a node ended, as far as nodes behind it care.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,24 +34,67 @@ pub struct NodePast {
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     nodes: HashMap<u32, NodePast>,
+    /// Tasks whose failure something else has taken over, in order.
+    rescued: Vec<u32>,
+}
+
+/// How a turn that is rolled back comes to its end.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// All is as it was.
+    Undone,
+    /// It must stay as it is.
+    Refused,
+}
+
+/// The nodes with whose failure turns are over that were to be rolled back.
+fn ends_of_undone_turns(graph: &Graph) -> HashMap<u32, (&Turn, End)> {
+    let turns = graph.steps.iter().flat_map(|step| &step.turns);
+    let undos = turns.filter_map(|turn| Some((turn, turn.undo.as_ref()?)));
+    let ends = undos.flat_map(|(turn, undo)| {
+        let refused = undo.gates.clone().map(|gate| (gate, End::Refused));
+        let undone = undo.word.map(|word| (word, End::Undone));
+        refused.chain(undone).map(move |(node, end)| (u32::try_from(node).unwrap_or(u32::MAX), (turn, end)))
+    });
+    ends.collect()
 }
 
 impl Past {
-    /// Reads the records of one graph, in order.
-    pub fn of(lines: &[Line], graph: u32, vault: &Vault) -> Self {
+    /// Reads the records of one graph, which has this number in its run, in order.
+    pub fn of(lines: &[Line], (number, graph): (u32, &Graph), vault: &Vault) -> Self {
         let mut past = Self::default();
+        let ends = ends_of_undone_turns(graph);
         for line in lines {
             match &line.record {
-                Record::Intent { key } if key.graph == graph => past.at(key).intended(line.at),
-                Record::Settled { key, status, changed, doubt, left, .. } if key.graph == graph => {
+                Record::Intent { key } if key.graph == number => past.at(key).intended(line.at),
+                Record::Settled { key, status, changed, doubt, left, .. } if key.graph == number => {
                     let left = left.as_ref().and_then(|left| vault.unseal(left));
                     past.at(key).settled(*status, *changed, *doubt, left);
+                    match ends.get(&key.node) {
+                        Some((turn, end)) if *status == Status::Failed && !doubt => past.reopen(turn, *end),
+                        _ if *status == Status::Rescued => past.rescued.push(key.node),
+                        _ => {}
+                    }
                 }
-                Record::Assumed { key, done } if key.graph == graph => past.at(key).assumed(*done),
+                Record::Assumed { key, done } if key.graph == number => past.at(key).assumed(*done),
                 _ => {}
             }
         }
         past
+    }
+
+    /// A turn has failed, and the next time it is not the rollback that is tried again.
+    fn reopen(&mut self, turn: &Turn, end: End) {
+        let nodes = |node: &u32| turn.nodes.contains(&(*node as usize));
+        match end {
+            // Nothing of what it did is there any more.
+            End::Undone => self.nodes.iter_mut().filter(|(node, _)| nodes(node)).for_each(|(_, past)| past.reopen()),
+            // All of it is there still, but for the task that failed.
+            End::Refused => {
+                let failed = self.rescued.iter().rfind(|node| nodes(node)).copied();
+                failed.and_then(|failed| self.nodes.get_mut(&failed)).into_iter().for_each(NodePast::reopen);
+            }
+        }
     }
 
     fn at(&mut self, key: &NodeKey) -> &mut NodePast {
@@ -92,6 +138,12 @@ impl NodePast {
             true => self.settled(Status::Changed, true, false, Some(Outcome::changed())),
             false => self.over(),
         }
+    }
+
+    /// However it ended, it is to run again.
+    fn reopen(&mut self) {
+        self.done = None;
+        self.over();
     }
 
     /// It has ended for certain, and a next time is a new one.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     etcd::{
         observe::observe,
-        path::{Hop, hops_from},
+        path::{Hop, before, hops_from, without_way_back},
         rules::Consent,
     },
     inventory::sections::Release,
@@ -40,6 +40,9 @@ pub struct EtcdPath {
     /// Go from 3.4 to 3.5 although authentication is on.
     #[serde(default)]
     allow_auth_hop: bool,
+    /// What runs before a hop may have to be put back, so the catalogue must have it too.
+    #[serde(default)]
+    rollback: bool,
 }
 
 impl Module for EtcdPath {
@@ -57,6 +60,7 @@ impl Module for EtcdPath {
         ResultField { name: "hops", doc: "The versions on the way, the last one being the one that is wanted." },
         ResultField { name: "cluster", doc: "The cluster's name." },
         ResultField { name: "from", doc: "For each of them, the version that comes before it." },
+        ResultField { name: "before", doc: "For each of them, what each member runs before it." },
     ];
 
     fn effects(&self) -> Effects {
@@ -100,13 +104,24 @@ impl EngineAction for Look {
             };
             return Ok(refused(msg));
         }
+        let running: Vec<(&str, Version)> = seen.views().map(|(name, view)| (name, view.version)).collect();
+        let before = before(&running, &hops);
+        if self.module.rollback
+            && let Some((member, version)) = without_way_back(&before, &catalogue)
+        {
+            return Ok(refused(format!(
+                "{member} runs {version}, which a rollback would put back, and `etcd_releases` does not have it; add it, or leave \
+                 the member where it fails (`on_failure: halt`)"
+            )));
+        }
         let words: Vec<String> = hops.iter().map(|hop| format!("{} → {}", hop.from, hop.to)).collect();
         let msg = if words.is_empty() { format!("all run {version}") } else { words.join(", ") };
         let from: serde_json::Map<String, Value> =
             hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
         let hops: Vec<String> = hops.iter().map(|hop| hop.to.to_string()).collect();
         let outcome = Outcome { msg, ..Outcome::ok() }.with("cluster", self.cluster.name.as_str());
-        Ok(outcome.with("hops", hops).with("from", Value::Object(from)))
+        let before = serde_json::to_value(&before).unwrap_or_default();
+        Ok(outcome.with("hops", hops).with("from", Value::Object(from)).with("before", before))
     }
 }
 

@@ -31,7 +31,7 @@ const HELD: &str = r#"
   roles: [etcd]
 "#;
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
@@ -39,7 +39,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn start(site: &Site, words: &[&str]) -> Child {
+pub(super) fn start(site: &Site, words: &[&str]) -> Child {
     site.place.folder.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -70,7 +70,7 @@ fn let_go(site: &Site, members: impl IntoIterator<Item = usize>) {
     }
 }
 
-fn is_up(site: &Site, member: usize) -> bool {
+pub(super) fn is_up(site: &Site, member: usize) -> bool {
     site.place.hosts[member].run(&["systemctl", "is-active", "--quiet", "etcd"]).is_ok()
 }
 

@@ -25,12 +25,12 @@ fn exec(site: &Site, words: &[&str]) -> Said {
 }
 
 /// Which start of etcd runs on each member; nothing where none does.
-fn starts(site: &Site) -> Vec<String> {
+pub(super) fn starts(site: &Site) -> Vec<String> {
     let ask = ["systemctl", "show", "-p", "ActiveState", "-p", "InvocationID", "etcd.service"];
     site.place.hosts.iter().map(|host| host.run(&ask).unwrap()).collect()
 }
 
-fn differing(one: &[String], other: &[String]) -> usize {
+pub(super) fn differing(one: &[String], other: &[String]) -> usize {
     one.iter().zip(other).filter(|(one, other)| one != other).count()
 }
 

@@ -6,4 +6,5 @@ mod keeping;
 mod locks;
 mod lost;
 mod support;
+mod turns;
 mod unlocking;

@@ -61,6 +61,21 @@ impl Bench {
         Said::of(self.folder.command(args).env("ETCDRUN_TEST_DIE", point).output().unwrap())
     }
 
+    /// Dies at each record, and goes on, until it is there.
+    pub fn killed_until(&self, words: &[&str], is_there: impl Fn(&Self) -> bool) {
+        let mut words = words.to_vec();
+        for _ in 0..200 {
+            let records = if words[0] == "resume" { self.records() } else { 0 };
+            // The first record of a process that resumes only says so.
+            self.dying(&words, &format!("after:{}", records + 2)).ends(-1);
+            if is_there(self) {
+                return;
+            }
+            words = vec!["resume"];
+        }
+        panic!("it never is");
+    }
+
     pub fn run_folder(&self) -> PathBuf {
         self.folder.last_run()
     }
