@@ -10,7 +10,7 @@ use std::{
 
 use etcdrun_lab::{Etcd, Host, Kind, etcd, etcd_tools};
 
-use super::{Folder, Place, Said, lab, web::Web};
+use super::{Folder, Place, Said, lab, rollout_faults::until, web::Web};
 
 /// Hosts that are to be one cluster, and the inventory that says so.
 pub(super) struct Site {
@@ -216,6 +216,40 @@ fn members_find_each_other_by_a_service() {
     site.is_served_by_all();
     // They needed it once.
     service.hosts[0].run(&["systemctl", "stop", "discovery"]).unwrap();
+    site.changes_nothing();
+}
+
+/// A name server for the domain `prod.test`, which knows the members by their names in it.
+fn name_server(host: &Host, members: &[(String, String)]) {
+    let address = format!("--listen-address={}", host.address());
+    let start = ["systemd-run", "--unit=names", "dnsmasq", "--keep-in-foreground", "--no-hosts", "--no-resolv"];
+    let records = members.iter().flat_map(|(name, ip)| {
+        let record = format!("--host-record={name}.prod.test,{ip}");
+        [record, format!("--srv-host=_etcd-server-ssl._tcp.prod.test,{name}.prod.test,2380")]
+    });
+    let records: Vec<String> = records.collect();
+    let records: Vec<&str> = records.iter().map(String::as_str).collect();
+    host.run(&[&start[..], &["--conf-file=/dev/null", "--bind-interfaces", &address], &records].concat()).unwrap();
+    until("the name server listens", || {
+        host.run(&["sh", "-c", &format!("ss -lun | grep -qF '{}:53 '", host.address())]).is_ok()
+    });
+}
+
+#[test]
+fn members_find_each_other_by_the_records_of_a_domain() {
+    let names = Place::new(Kind::Hypervisor, 1);
+    let sections =
+        "    etcd: { version: VERSION, discovery: { dns_srv: prod.test } }\n    tls: { names: [\"*.prod.test\"] }\n";
+    let site = Site::new(3, "3.6", sections);
+    name_server(&names.hosts[0], &site.members());
+    for host in &site.place.hosts {
+        let ask = format!("echo nameserver {} >/etc/resolv.conf", names.hosts[0].address());
+        host.run(&["sh", "-c", &ask]).unwrap();
+    }
+    site.play(&[]).ends(0);
+    site.is_served_by_all();
+    let list = site.etcdctl(&["member", "list"]);
+    assert_eq!(list.matches(".prod.test:2380").count(), 3, "they know each other by those names: {list}");
     site.changes_nothing();
 }
 
