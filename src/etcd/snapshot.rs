@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use etcd_client::{SnapshotResponse, SnapshotStreaming};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -24,6 +25,8 @@ const SYNCED: u64 = 4 * 1024 * 1024;
 const PIECE: usize = 1024 * 1024;
 /// A member that sends nothing for so long sends nothing more.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long the first piece may take on the straight way; on the other one it has more time.
+const FIRST_PIECE: Duration = Duration::from_secs(5);
 
 /// What a whole snapshot is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,21 +84,45 @@ pub async fn stream(
     into: &mut (dyn AsyncWrite + Send + Unpin),
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Snapshot, SnapshotError> {
-    let straight = member.straight().await;
-    let member = straight.as_ref().unwrap_or(member);
-    let mut client = member.client().await?;
-    let mut stream = member.bounded(client.snapshot()).await?;
+    let (mut stream, mut next) = match straight(member).await {
+        Some(begun) => begun,
+        None => begin(member, SILENCE).await?,
+    };
     let mut check = Check::default();
-    loop {
-        let next = tokio::time::timeout(SILENCE, stream.message()).await;
-        let next = next.map_err(|_| EtcdError::TimedOut { member: member.name.to_string(), limit: SILENCE })?;
-        let Some(message) = next.map_err(|error| EtcdError::of(&member.name, &error))? else { break };
+    while let Some(message) = next {
         check.update(message.blob());
         into.write_all(message.blob()).await?;
         progress(check.size, check.size + message.remaining_bytes());
+        next = following(member, &mut stream, SILENCE).await?;
     }
     into.flush().await?;
     check.end()
+}
+
+/// A snapshot that comes straight. Where the first piece does not come, small packets find a way and large ones do not.
+async fn straight(member: &MemberClient) -> Option<(SnapshotStreaming, Option<SnapshotResponse>)> {
+    begin(&member.straight().await?, FIRST_PIECE).await.ok()
+}
+
+/// Asks for a snapshot, and waits for its first piece.
+async fn begin(
+    member: &MemberClient,
+    limit: Duration,
+) -> Result<(SnapshotStreaming, Option<SnapshotResponse>), EtcdError> {
+    let mut client = member.client().await?;
+    let mut stream = member.bounded(client.snapshot()).await?;
+    let first = following(member, &mut stream, limit).await?;
+    Ok((stream, first))
+}
+
+async fn following(
+    member: &MemberClient,
+    stream: &mut SnapshotStreaming,
+    limit: Duration,
+) -> Result<Option<SnapshotResponse>, EtcdError> {
+    let next = tokio::time::timeout(limit, stream.message()).await;
+    let next = next.map_err(|_| EtcdError::TimedOut { member: member.name.to_string(), limit })?;
+    next.map_err(|error| EtcdError::of(&member.name, &error))
 }
 
 /// Writes a member's snapshot to a file, gently. If this returns what it is like, all of it is on the disk.
