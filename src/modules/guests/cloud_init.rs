@@ -253,11 +253,13 @@ pub(super) fn merge(into: &mut Value, more: &ValueMap) {
 }
 
 /// The key of a password that is not hashed.
-fn plain_password(data: &Value) -> Option<String> {
+pub(super) fn plain_password(data: &Value) -> Option<String> {
     match data {
         Value::Object(map) => map.iter().find_map(|(key, value)| match (key.as_str(), value) {
             ("plain_text_passwd", _) => Some(key.clone()),
-            ("password" | "passwd" | "hashed_passwd", Value::String(text)) if !is_hash(text) => Some(key.clone()),
+            ("password" | "passwd" | "hashed_passwd" | "passwordHash", Value::String(text)) if !is_hash(text) => {
+                Some(key.clone())
+            }
             ("chpasswd", Value::Object(chpasswd)) if has_plain_list(chpasswd) => Some("chpasswd".into()),
             (_, value) => plain_password(value),
         }),

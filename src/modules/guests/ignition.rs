@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     Action, BuildContext, Module, ModuleError, ResultField,
-    cloud_init::{checked_keys, is_hash, merge},
+    cloud_init::{checked_keys, merge, plain_password},
     guest_interface::GuestInterface,
     libvirt,
     local::Fingerprint,
@@ -143,10 +143,6 @@ impl Ignition {
         }
         let mut user = json!({ "name": self.user, "sshAuthorizedKeys": checked_keys(&self.ssh_keys)? });
         if let Some(hash) = &self.password_hash {
-            if !is_hash(hash) {
-                return Err(ModuleError::new("`password_hash` is not a hash as in /etc/shadow")
-                    .help("`openssl passwd -6` or `mkpasswd -m sha-512` makes one"));
-            }
             user["passwordHash"] = hash.as_str().into();
         }
         let unit = json!({ "name": "etcdrun-host-keys.service", "enabled": true, "contents": KEYS_UNIT });
@@ -161,7 +157,11 @@ impl Ignition {
             Some(Value::Object(more)) => merge(&mut config, more),
             Some(_) => return Err(ModuleError::new("`config` is a mapping, as an Ignition configuration is")),
         }
-        Ok(config)
+        match plain_password(&config) {
+            None => Ok(config),
+            Some(_) => Err(ModuleError::new("the password of a user is not a hash as in /etc/shadow")
+                .help("`openssl passwd -6` or `mkpasswd -m sha-512` makes one")),
+        }
     }
 
     /// Flatcar reads systemd-networkd's files, Fedora CoreOS those of NetworkManager; each leaves the other's alone.
@@ -231,5 +231,19 @@ mod tests {
             ]
         );
         assert_eq!(config["passwd"]["users"][0]["name"], "core");
+    }
+
+    #[test]
+    fn passwords_are_hashed_wherever_they_stand() {
+        let hash = "$6$abcdefgh$abcdefghijklmnop";
+        let of = |more: &str| {
+            let text = format!("{{ name: g, pool: p, {more} }}");
+            let module: Ignition = crate::source::from_node(&crate::modules::testing::node(&text)).unwrap();
+            module.configuration().map(drop)
+        };
+        let user = |word: &str| format!("config: {{ passwd: {{ users: [{{ name: ops, passwordHash: '{word}' }}] }} }}");
+        assert!(of(&format!("password_hash: '{hash}'")).is_ok() && of(&user(hash)).is_ok());
+        assert!(of("password_hash: secret").is_err());
+        assert!(of(&user("secret")).is_err());
     }
 }
