@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::{
     site::{Lab, etcdrun, lab, sum},
     works::Bench,
+    writer,
 };
 
 /// Where there is room for much: the data disks of the lab are small.
@@ -113,6 +114,13 @@ impl Cluster {
         command.arg("--cacert").arg(self.pki("ca.crt"));
         command.arg("--cert").arg(self.pki("clients/root.crt")).arg("--key").arg(self.pki("clients/root.key"));
         Ok(command)
+    }
+
+    /// Nothing of what a client wrote is left.
+    pub fn clear(&self) -> Result<()> {
+        let removed = self.etcdctl(&self.members)?.args(["del", "--prefix", writer::PREFIX]).output()?;
+        ensure!(removed.status.success(), "del: {}", String::from_utf8_lossy(&removed.stderr));
+        Ok(())
     }
 
     /// What members answer to a question of `etcdctl endpoint`, each under its address.

@@ -5,6 +5,7 @@
 
 mod backup;
 mod bare;
+mod certs;
 mod cluster;
 mod delay;
 mod graphs;
@@ -19,7 +20,9 @@ mod site;
 mod table;
 mod taken;
 mod works;
-// The client of the tests: what it sees is what both are about.
+// The clients of the tests: what they see is what both are about.
+#[path = "../../suite/lab/knock.rs"]
+mod knock;
 #[path = "../../suite/lab/writer.rs"]
 mod writer;
 

@@ -1,10 +1,9 @@
 //! Rollouts on hosts of the lab, with real servers, while a client writes: what the client notices, whether anything of it is
 //! lost, and how long it takes beside a script that does the same by hand. A naive serial restart stands beside it.
 
-use std::{fs, path::Path, process::Command, thread, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use etcdrun::etcd::Credential;
+use anyhow::{Context as _, Result};
 
 use crate::{
     cluster::{Cluster, IN_MEMORY, Release, Wanted, credential, etcdctl},
@@ -12,21 +11,19 @@ use crate::{
     seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
     site::{Lab, etcdrun, lab},
     table::{Row, percentile},
-    taken::Ticks,
+    taken::{Counted, Ticks, left_alone},
     works::Bench,
     writer::{self, Manner, Writer, Written},
 };
 
 /// Between two acknowledged writes, in milliseconds, in 95 of 100 runs.
-const GAP_LIMIT: f64 = 50.0;
+pub const GAP_LIMIT: f64 = 50.0;
 /// In the worst run: etcd's election time-out.
-const WORST_LIMIT: f64 = 1000.0;
+pub const WORST_LIMIT: f64 = 1000.0;
 const WALL_BAR: f64 = 1.1;
 /// Between members, there and back. The client may wait for four of them more.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const ROUND_TRIPS: f64 = 4.0;
-/// How long the client writes before.
-const CALM: Duration = Duration::from_secs(10);
 /// A script's time is known after so many rounds.
 const REFERENCES: usize = 3;
 const DATA: u64 = 1 << 30;
@@ -63,10 +60,14 @@ struct Run {
     written: Written,
     lost: usize,
     crashed: usize,
-    /// The longest gap before, while nothing went on.
-    calm: Duration,
     /// What others took of the processors meanwhile, in percent.
     taken: f64,
+}
+
+impl Run {
+    fn taken(&self) -> f64 {
+        self.taken
+    }
 }
 
 pub fn plain(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -96,12 +97,9 @@ pub fn far(bench: &mut Bench) -> Result<Vec<Row>> {
 /// The serial restart of many scripts. It waits for health only, so a server of 3.7 starts while the cluster's version is
 /// still 3.5, and crashes.
 pub fn naive(bench: &mut Bench) -> Result<Vec<Row>> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 1..=bench.rollouts {
-        for (runs, who) in [(&mut ours, Who::Etcdrun), (&mut theirs, Who::Naive)] {
-            runs.push(once(bench, AUTH, who, round)?);
-        }
-    }
+    let wanted = bench.rollouts;
+    let ours = left_alone(wanted, Run::taken, |round| once(bench, AUTH, Who::Etcdrun, round))?.runs;
+    let theirs = left_alone(wanted, Run::taken, |round| once(bench, AUTH, Who::Naive, round))?.runs;
     let name = |what: &str| format!("rollout: {}: {what}", AUTH.name());
     let beside = |what: &str, unit, of: fn(&Run) -> f64| {
         let (ours, theirs): (Vec<f64>, Vec<f64>) = (ours.iter().map(of).collect(), theirs.iter().map(of).collect());
@@ -115,24 +113,16 @@ pub fn naive(bench: &mut Bench) -> Result<Vec<Row>> {
 }
 
 fn alone(bench: &mut Bench, case: Case) -> Result<Vec<Row>> {
-    let mut runs = Vec::new();
-    for round in 1..=bench.rollouts {
-        runs.push(once(bench, case, Who::Etcdrun, round)?);
-    }
-    Ok(case.rows(&runs))
+    Ok(case.rows(&left_alone(bench.rollouts, Run::taken, |round| once(bench, case, Who::Etcdrun, round))?))
 }
 
-/// In turn, so that whatever else this machine does meets both.
+/// Both are left alone by other machines, so neither has to be next to the other.
 fn beside_reference(bench: &mut Bench, case: Case) -> Result<Vec<Row>> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 1..=bench.rollouts {
-        ours.push(once(bench, case, Who::Etcdrun, round)?);
-        if round <= REFERENCES {
-            theirs.push(once(bench, case, Who::Reference, round)?);
-        }
-    }
+    let references = bench.rollouts.min(REFERENCES);
+    let theirs = left_alone(references, Run::taken, |round| once(bench, case, Who::Reference, round))?.runs;
+    let counted = left_alone(bench.rollouts, Run::taken, |round| once(bench, case, Who::Etcdrun, round))?;
+    let (mut rows, ours) = (case.rows(&counted), counted.runs);
     let seconds = |runs: &[Run]| -> Vec<f64> { runs.iter().map(|run| run.seconds).collect() };
-    let mut rows = case.rows(&ours);
     let name = |what: &str| format!("rollout: {}: {what}", case.name());
     let peer = "the same steps and gates by a script";
     rows.push(Row::within(&name("wall clock"), "s", &seconds(&ours), peer, &seconds(&theirs), WALL_BAR));
@@ -154,7 +144,7 @@ impl Case {
         format!("{} members {} → {to}, {access}{more}", self.members, self.from)
     }
 
-    fn rows(&self, runs: &[Run]) -> Vec<Row> {
+    fn rows(&self, Counted { runs, disturbed }: &Counted<Run>) -> Vec<Row> {
         let name = |what: &str| format!("rollout: {}: {what}", self.name());
         let gaps: Vec<f64> = runs.iter().map(|run| milliseconds(run.written.longest)).collect();
         let more = if self.far { milliseconds(ROUND_TRIP) * ROUND_TRIPS } else { 0.0 };
@@ -163,16 +153,11 @@ impl Case {
         let lost: usize = runs.iter().map(|run| run.lost).sum();
         let retries: Vec<f64> = runs.iter().map(|run| small(run.written.errors.len())).collect();
         let slowest: Vec<f64> = runs.iter().map(|run| milliseconds(run.written.slowest)).collect();
-        let calm: Vec<f64> = runs.iter().map(|run| milliseconds(run.calm)).collect();
-        let taken: Vec<f64> = runs.iter().map(|run| run.taken).collect();
-        let of_calm = Row::figure(&name("longest gap while nothing goes on, p95"), "ms", &[percentile(&calm, 0.95)]);
-        let of_calm = Row { times: runs.len(), ..of_calm };
         vec![
             of("longest gap between writes, p95 of the runs", percentile(&gaps, 0.95), GAP_LIMIT + more),
             of("longest gap, the worst run", percentile(&gaps, 1.0), WORST_LIMIT),
             Row::none(&name(&format!("lost of {writes} acknowledged writes")), lost, runs.len()),
-            of_calm,
-            Row::figure(&name("taken by other machines"), "%", &taken),
+            Row::figure(&name("runs that other machines disturbed"), "", &[small(*disturbed)]),
             Row::figure(&name("retries of the client in a run"), "", &retries),
             Row::figure(&name("slowest single write"), "ms", &slowest),
         ]
@@ -236,17 +221,6 @@ pub fn entries(folder: &Path) -> Result<()> {
     Ok(writer::entries(&members, &credential(folder)?, 500, 50)?)
 }
 
-/// The longest gap of the same client while nothing goes on: what this machine does by itself.
-fn calm(cluster: &Cluster, credential: &Credential, case: Case) -> Result<Duration> {
-    let writer = Writer::start(&cluster.members, credential, case.manner());
-    thread::sleep(CALM);
-    let longest = writer.stop()?.longest;
-    // The next one begins to count anew, and what it loses must not be there.
-    let removed = cluster.etcdctl(&cluster.members)?.args(["del", "--prefix", writer::PREFIX]).output()?;
-    ensure!(removed.status.success(), "del: {}", String::from_utf8_lossy(&removed.stderr));
-    Ok(longest)
-}
-
 fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let label = match who {
         Who::Etcdrun => "etcdrun",
@@ -256,10 +230,6 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let cluster = make(bench, case, &format!("rollout-{label}-{round}"))?;
     let credential = cluster.credential()?;
     let log = bench.folder.join("rollout.log");
-    let calm = match who {
-        Who::Etcdrun => calm(&cluster, &credential, case)?,
-        Who::Reference | Who::Naive => Duration::ZERO,
-    };
     let (writer, ticks) = (Writer::start(&cluster.members, &credential, case.manner()), Ticks::now()?);
     let took = match who {
         Who::Etcdrun => etcdrun(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
@@ -276,7 +246,7 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
         }
     };
     let found = writer::found(&cluster.members, &credential)?;
-    let run = Run { seconds, lost: lost(&written, &found), crashed, written, calm, taken };
+    let run = Run { seconds, lost: lost(&written, &found), crashed, written, taken };
     tell(&run, label, round, &cluster.folder)?;
     if who == Who::Etcdrun {
         is_enough(&run.written)?;
@@ -286,12 +256,12 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
 }
 
 fn tell(run: &Run, label: &str, round: usize, folder: &Path) -> Result<()> {
-    let Run { seconds, written, lost, crashed, calm, taken } = run;
+    let Run { seconds, written, lost, crashed, taken } = run;
     let rate = rate(written);
-    let (gap, slowest, calm) = (milliseconds(written.longest), milliseconds(written.slowest), milliseconds(*calm));
+    let (gap, slowest) = (milliseconds(written.longest), milliseconds(written.slowest));
     let retries = written.errors.len();
     eprintln!(
-        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms ({calm:.0} ms before), slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed, {taken:.0}% taken by other machines"
+        "  round {round}: {label} {seconds:.1} s, {rate:.0} writes a second, longest gap {gap:.0} ms, slowest {slowest:.0} ms, {retries} retries, {lost} lost, {crashed} crashed, {taken:.0}% taken by other machines"
     );
     tell_gaps(written, folder)
 }

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
-    backup,
+    backup, certs,
     delay::Proxy,
     graphs::{self, Figures},
     guests,
@@ -75,6 +75,7 @@ pub const WORKS: &[Work] = &[
     ("rollout-full", rollout::full),
     ("rollout-far", rollout::far),
     ("rollout-naive", rollout::naive),
+    ("rollout-certs", certs::certs),
 ];
 
 impl Bench {

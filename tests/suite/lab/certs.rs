@@ -1,14 +1,6 @@
 //! Certificates of real clusters that are renewed, mended and replaced, while clients write and connect.
 
-use std::{
-    process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
 use etcdrun::etcd::{Credential, MemberClient};
 use etcdrun_lab::wait;
@@ -16,6 +8,7 @@ use etcdrun_lab::wait;
 use super::{
     Said,
     etcd::{PLAIN, Site},
+    knock::{Knocked, Knocking, is_refusal, knock},
     upgrade::nothing_is_lost,
     writer::{Direct, Manner, Writer, Written},
 };
@@ -32,63 +25,15 @@ fn exported(site: &Site, folder: &str) -> Credential {
     Credential { authority: pem("ca.crt"), identity, login: None }
 }
 
-/// Connects anew all the time, to every member, and remembers who was not to be trusted or did not trust it.
-struct Knocking {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<(usize, Vec<String>)>,
-}
-
-impl Knocking {
-    fn start(site: &Site, credential: &Credential) -> Self {
-        let (members, credential) = (site.members(), credential.clone());
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let (mut handshakes, mut refused) = (0, Vec::new());
-            while !told.load(Ordering::Relaxed) {
-                for (name, ip) in &members {
-                    match runtime.block_on(knock(name, ip, &credential)) {
-                        Ok(()) => handshakes += 1,
-                        Err(error) if is_refusal(&error) => refused.push(error),
-                        // It restarts.
-                        Err(_) => {}
-                    }
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            (handshakes, refused)
-        });
-        Self { stop, thread }
-    }
-
-    fn stop(self) -> usize {
-        self.stop.store(true, Ordering::Relaxed);
-        let (handshakes, refused) = self.thread.join().unwrap();
-        assert!(refused.is_empty() && handshakes > 20, "{handshakes} handshakes, refused: {refused:?}");
-        handshakes
-    }
-}
-
-/// A call over a connection of its own.
-async fn knock(name: &str, ip: &str, credential: &Credential) -> Result<(), String> {
-    let member = MemberClient::new(name, ip, 2379, credential, Arc::new(Direct)).unwrap();
-    let mut client = member.client().await.map_err(|error| error.to_string())?;
-    member.bounded(client.status()).await.map(drop).map_err(|error| error.to_string())
-}
-
-/// Either side said of the other's certificate that it is not good.
-fn is_refusal(error: &str) -> bool {
-    ["certificate", "alert", "UnknownCA", "UnknownIssuer"].iter().any(|word| error.contains(word))
-}
-
 /// A change while a client writes and another connects again and again; none of them may notice.
 fn unnoticed(site: &Site, what: &str, credential: &Credential, change: impl FnOnce()) {
     site.etcdctl(&["del", "--prefix", "/written/"]);
+    let members = site.members();
     let (writer, knocking) =
-        (Writer::start(&site.members(), credential, Manner::default()), Knocking::start(site, credential));
+        (Writer::start(&members, credential, Manner::default()), Knocking::start(&members, credential));
     change();
-    let (written, handshakes) = (writer.stop().unwrap(), knocking.stop());
+    let (written, Knocked { handshakes, refused }) = (writer.stop().unwrap(), knocking.stop().unwrap());
+    assert!(refused.is_empty() && handshakes > 20, "{handshakes} handshakes, refused: {refused:?}");
     nothing_is_lost(site, &written);
     let Written { acknowledged, longest, errors, .. } = &written;
     println!(

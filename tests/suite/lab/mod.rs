@@ -14,6 +14,7 @@ mod gateway;
 mod guests;
 mod hosts;
 mod hypervisors;
+mod knock;
 mod leftovers;
 mod libvirt;
 mod members;

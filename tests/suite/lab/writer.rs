@@ -101,7 +101,7 @@ impl Writer {
 }
 
 /// Runs it to its end on this thread.
-fn alone<T>(work: impl Future<Output = Result<T, EtcdError>>) -> Result<T, EtcdError> {
+pub fn alone<T>(work: impl Future<Output = Result<T, EtcdError>>) -> Result<T, EtcdError> {
     let broken = |error: io::Error| EtcdError::Unavailable { member: "the client".into(), reason: error.to_string() };
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?.block_on(work)
 }
