@@ -232,6 +232,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LOOK_AT_HOSTS: Duration = Duration::from_secs(2);
 /// How long a single look may take.
 const LOOK: Duration = Duration::from_secs(10);
+/// How long the first one may take, which only wants to know how far the leader is: a host that is gone would hold it up for nothing.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// No waiting helps against these.
 const HOPELESS: &[&str] = &[
     "small-cluster",
@@ -271,7 +273,7 @@ impl EngineAction for Wait {
         let names = self.cluster.names();
         let snapshot = self.verified_snapshot().await;
         let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
-        let mut mark = observe(&clients, LOOK).await.mark();
+        let mut mark = observe(&clients, FIRST_LOOK).await.mark();
         loop {
             let now = observe(&clients, LOOK).await;
             let hosts = self.hosts(context, &now).await;

@@ -15,6 +15,8 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_secs(15);
+/// Neighbours know sooner whether somebody is there.
+const NEIGHBOUR_LIMIT: Duration = Duration::from_secs(5);
 /// A clock that is read less exactly than that is read again, once.
 const EXACT: u64 = 250;
 /// Beside the data, for what is written meanwhile; the log has its next piece laid out already.
@@ -71,7 +73,7 @@ pub async fn see_hosts(ways: &[Way], questions: Questions<'_>, observation: &Obs
 /// Whether something listens there, as the other hosts see it; nothing if there is no other host.
 async fn answers_others(helpers: &[&Session], ip: &str, port: u16) -> Option<bool> {
     let ask = async |session: &Session| {
-        let opened = tokio::time::timeout(LIMIT, session.open_tcp(ip, port)).await;
+        let opened = tokio::time::timeout(NEIGHBOUR_LIMIT, session.open_tcp(ip, port)).await;
         matches!(opened, Ok(Ok(_)))
     };
     let answers = join_all(helpers.iter().map(|session| ask(session))).await;
