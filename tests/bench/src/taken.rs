@@ -34,6 +34,11 @@ impl Ticks {
     }
 }
 
+/// Whether a run in which others took so much says nothing.
+pub fn is_much(percent: f64) -> bool {
+    percent > MUCH
+}
+
 /// Runs that count, and how many did not.
 pub struct Counted<T> {
     pub runs: Vec<T>,
@@ -49,7 +54,7 @@ pub fn left_alone<T>(
     let mut counted = Counted { runs: Vec::new(), disturbed: 0 };
     while counted.runs.len() < wanted {
         let came = run(counted.runs.len() + 1)?;
-        if taken(&came) <= MUCH {
+        if !is_much(taken(&came)) {
             counted.runs.push(came);
             continue;
         }
