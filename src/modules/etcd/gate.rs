@@ -228,6 +228,8 @@ struct Wait {
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
+/// Between looks for something that etcd itself does every few seconds: all members are asked each time, while they serve others.
+const LONG_PAUSE: Duration = Duration::from_millis(300);
 /// How often hosts are asked why a member does not answer.
 const LOOK_AT_HOSTS: Duration = Duration::from_secs(2);
 /// How long a single look may take.
@@ -312,7 +314,7 @@ impl EngineAction for Wait {
                 });
             }
             mark = mark.or_else(|| now.mark());
-            context.wait(PAUSE).await?;
+            context.wait(if self.gate == Gate::Settled { LONG_PAUSE } else { PAUSE }).await?;
         }
     }
 }
