@@ -234,7 +234,7 @@ pub(super) fn checked_keys(given: &[String]) -> Result<Vec<&str>, ModuleError> {
     }
 }
 
-pub(super) fn is_hash(text: &str) -> bool {
+fn is_hash(text: &str) -> bool {
     text.starts_with('$') && text.matches('$').count() >= 3 && text.len() >= 20 && !text.contains(char::is_whitespace)
 }
 
