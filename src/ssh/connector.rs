@@ -47,6 +47,9 @@ struct JumpHost {
     relays: tokio::sync::Mutex<Vec<Connection>>,
 }
 
+/// What takes too long where nobody is.
+const DIALLING: &str = "connecting";
+
 type Attempt = Shared<BoxFuture<'static, Result<Connection, Arc<SshError>>>>;
 
 /// A byte stream to the host, before any SSH is spoken on it.
@@ -137,6 +140,7 @@ impl Common {
     }
 
     async fn attempt(self: &Arc<Self>, to: &Resolved) -> Result<Connection, Failure> {
+        self.refuse_stranger(to)?;
         let candidates = Candidates::gather(to, &self.ring).await?;
         let _turn = match &to.proxy {
             Proxy::Jump(chain) => self.jump_host(chain).handshakes.clone().acquire_owned().await.ok(),
@@ -174,6 +178,17 @@ impl Common {
         Ok(Connection::new(handle, life, to.label(), sessions, route.via))
     }
 
+    /// A guest that nobody has met yet is none that could be believed, whatever answers at its address. Mostly nothing does, and
+    /// that would take long to find out.
+    fn refuse_stranger(&self, to: &Resolved) -> Result<(), SshError> {
+        if !to.is_pinned || self.checker(to).knows_it()? {
+            return Ok(());
+        }
+        let name = to.host_key_alias.clone().unwrap_or_default();
+        let pins = to.user_known_hosts.first().cloned().unwrap_or_default();
+        Err(SshError::Unlearnt { to: to.label(), name, pins })
+    }
+
     fn checker(&self, to: &Resolved) -> Checker {
         let (name, fallback_name) = Checker::names(&to.address, to.port, to.host_key_alias.as_deref());
         Checker {
@@ -209,6 +224,8 @@ impl Common {
         let opened = connection.open_tcp_within(&to.address, to.port, to.connect_timeout).await;
         match opened {
             Ok(tunnel) => Ok(Route { stream: Box::new(tunnel), via: Some(connection), complaint: None }),
+            // The jump host waits for the one behind it, who is silent.
+            Err(OpenError::Failed(SshError::Timeout { .. })) => Err(via(chain, Arc::new(timeout(to, DIALLING)))),
             Err(OpenError::Failed(error)) => Err(error),
             Err(OpenError::Refused(ChannelOpenFailure::AdministrativelyProhibited)) => {
                 self.relay(to, &host, chain, connection).await
@@ -325,7 +342,7 @@ async fn dial(to: &Resolved) -> Result<Route, SshError> {
     let stream = match tokio::time::timeout(to.connect_timeout, connecting).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(failed(error.to_string())),
-        Err(_) => return Err(timeout(to, "connecting")),
+        Err(_) => return Err(timeout(to, DIALLING)),
     };
     stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
     Ok(Route { stream: Box::new(stream), via: None, complaint: None })
@@ -359,13 +376,30 @@ async fn explain(failure: Failure, complaint: Option<&Complaint>) -> Failure {
     }
 }
 
-/// Only where nothing was decided yet: a refused key stays refused. Jump hosts retry by themselves.
+/// Only where nothing was decided yet: a refused key stays refused. Jump hosts retry by themselves. A host that was silent all the
+/// time is not asked again: the kernel has done so meanwhile, and whoever waits knows by now.
 fn may_retry(error: &SshError) -> bool {
-    !matches!(error, SshError::Jump { .. }) && error.is_unreachable()
+    !matches!(error, SshError::Jump { .. } | SshError::Timeout { phase: DIALLING, .. }) && error.is_unreachable()
 }
 
 /// Doubles from half a second, half of it by chance, so that many hosts do not retry in step.
 fn backoff(attempt: u32) -> Duration {
     let base = 500u64.saturating_mul(1 << attempt.min(5).saturating_sub(1));
     Duration::from_millis(base / 2 + rand::random_range(0..=base / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_silent_is_not_asked_again() {
+        let timeout = |phase| SshError::Timeout { to: "h".into(), phase, limit: Duration::from_secs(10) };
+        assert!(!may_retry(&timeout(DIALLING)));
+        // One that began to answer may be quicker next time.
+        assert!(may_retry(&timeout("key exchange")));
+        assert!(may_retry(&SshError::Connect { to: "h".into(), reason: "Connection refused".into() }));
+        let name = "c/h".to_owned();
+        assert!(!may_retry(&SshError::Unlearnt { to: "h".into(), name, pins: "known_hosts".into() }));
+    }
 }

@@ -24,6 +24,9 @@ pub enum SshError {
     #[error(transparent)]
     HostKey(#[from] Box<HostKeyError>),
 
+    #[error("the key of {to} has not been learnt: there is none for {name} in {}", pins.display())]
+    Unlearnt { to: String, name: String, pins: PathBuf },
+
     #[error("{user}@{to} refused every key; tried {}; the server allows {allowed}", list(tried))]
     Auth { to: String, user: String, tried: Vec<String>, allowed: String },
 
@@ -110,6 +113,10 @@ impl SshError {
         match self {
             SshError::HostKey(error) => Some(error.hint()),
             SshError::Jump { source, .. } => source.hint(),
+            SshError::Unlearnt { .. } => Some(
+                "site.yaml makes the guest, and learns its key from its hypervisor; if another machine has made it, the state folder there has its key"
+                    .to_owned(),
+            ),
             SshError::Auth { to, user, tried, allowed } => Some(auth_hint(to, user, tried, allowed)),
             SshError::Timeout { .. } | SshError::Connect { .. } => {
                 Some("is the host up, and are its address and port right?".to_owned())

@@ -155,6 +155,11 @@ impl Checker {
         Ok(found)
     }
 
+    /// Whether there is anything that could vouch for the host.
+    pub fn knows_it(&self) -> Result<bool, SshError> {
+        Ok(!self.entries()?.is_empty())
+    }
+
     /// A ban of the bare name holds on every port.
     fn concerns(&self, entry: &Entry) -> bool {
         let banned_name = self.fallback_name.as_ref();

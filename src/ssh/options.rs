@@ -36,7 +36,8 @@ pub struct Options {
     pub pins: Option<PathBuf>,
     /// For the TCP connection and the key exchange together, per attempt.
     pub connect_timeout: Duration,
-    /// How often to try in all. Only failures to connect are tried again, never a refused key.
+    /// How often to try in all. Only failures to connect are tried again, never a refused key, nor a host that was silent all the
+    /// time.
     pub connect_attempts: u32,
     /// How long the server may be silent before it is asked for a sign of life.
     pub keepalive_interval: Duration,

@@ -30,6 +30,8 @@ pub struct Resolved {
     pub connect_timeout: Duration,
     /// Whether a key that was never seen may be recorded.
     pub accept_new: bool,
+    /// Nothing but a key that was learnt before vouches for it.
+    pub is_pinned: bool,
 }
 
 /// How to get to the host.
@@ -123,6 +125,7 @@ impl Resolver<'_> {
             host_key_alias: endpoint.host_key_alias.clone().or_else(|| found.host_key_alias.clone()),
             connect_timeout: endpoint.connect_timeout.or(found.connect_timeout).unwrap_or(self.connect_timeout),
             accept_new: self.accept_new && found.strict_host_keys != Some(true),
+            is_pinned: false,
         };
         self.add_identities(endpoint, found, &mut resolved);
         match endpoint.pin.as_ref().filter(|_| endpoint.host_key_alias.is_none()) {
@@ -165,6 +168,7 @@ impl Resolver<'_> {
         resolved.host_key_alias = Some(pin.to_owned());
         resolved.user_known_hosts = self.pins.iter().map(|path| path.to_path_buf()).collect();
         resolved.accept_new = false;
+        resolved.is_pinned = true;
     }
 
     fn add_known_hosts(&self, endpoint: &Endpoint, found: &HostConfig, resolved: &mut Resolved) {

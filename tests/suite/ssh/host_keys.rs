@@ -138,6 +138,29 @@ async fn a_host_key_alias_stands_in_for_address_and_port() {
 }
 
 #[tokio::test]
+async fn a_guest_whose_key_was_not_learnt_is_not_even_asked() {
+    let sshd = Sshd::start();
+    let anybody = std::net::TcpListener::bind("127.0.1.1:0").unwrap();
+    anybody.set_nonblocking(true).unwrap();
+    let port = anybody.local_addr().unwrap().port();
+    let guest = Endpoint { pin: Some("prod/a".into()), port: Some(port), ..sshd.endpoint("a", "127.0.1.1") };
+    let options = Options { pins: Some(sshd.path("pins")), accept_new: true, ..options(&sshd.path("")) };
+    let error = connect(options.clone(), &guest).await.unwrap_err();
+    let said = words(&sshd, &error).replace(&port.to_string(), "PORT");
+    insta::assert_snapshot!(said, @r"
+    the key of a (127.0.1.1:PORT) has not been learnt: there is none for prod/a in FOLDER/pins
+    site.yaml makes the guest, and learns its key from its hypervisor; if another machine has made it, the state folder there has its key
+    ");
+    assert_eq!(anybody.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "somebody knocked");
+    // The same one, once it is known.
+    let guest = Endpoint { pin: Some("prod/a".into()), ..sshd.endpoint("a", "127.0.1.1") };
+    let connector = Connector::new(options).unwrap();
+    assert!(matches!(connector.connect(&guest).await, Err(SshError::Unlearnt { .. })));
+    std::fs::write(sshd.path("pins"), format!("prod/a {} uuid\n", sshd.host_key("ed25519"))).unwrap();
+    connector.connect(&guest).await.unwrap();
+}
+
+#[tokio::test]
 async fn accept_new_records_keys_once_however_many_connect() {
     let sshd = Sshd::start();
     let file = sshd.path("new/known_hosts");

@@ -1,8 +1,9 @@
 //! Ways to a host that is not reached directly: jump chains, relays, ProxyCommand, tunnels.
 use crate::support::{Sshd, options, run as run_local};
-use etcdrun::ssh::{Connection, Connector, Endpoint, SshError};
+use etcdrun::ssh::{Connection, Connector, Endpoint, Options, SshError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Runs a command and returns what it printed.
 async fn output(connection: &Connection, command: &str) -> String {
@@ -94,6 +95,38 @@ async fn a_jump_host_that_cannot_reach_the_target_says_so() {
     let error = connector.connect(&endpoint).await.unwrap_err();
     assert!(error.to_string().contains("cannot connect to h1"), "{error}");
     assert!(error.is_unreachable());
+}
+
+/// A port that nobody answers at: its queue is full, and the kernel drops what comes.
+async fn silent(address: &str) -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+    let (listener, mut waiting) = (socket.listen(1).unwrap(), Vec::new());
+    let at = listener.local_addr().unwrap();
+    while let Ok(stream) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(at)).await {
+        waiting.push(stream.unwrap());
+        assert!(waiting.len() < 20, "its queue never ends");
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
+async fn who_is_silent_is_named_also_behind_a_jump_host() {
+    let jump = Sshd::start();
+    let (listener, _waiting) = silent("127.0.2.2").await;
+    let port = listener.local_addr().unwrap().port();
+    let quick = Options { connect_timeout: Duration::from_secs(2), ..options(&jump.path("")) };
+    let connector = Connector::new(quick).unwrap().with_hosts([jump.endpoint("jump", "127.0.2.1")]);
+    let direct = Endpoint { port: Some(port), ..jump.endpoint("h1", "127.0.2.2") };
+    let error = connector.connect(&direct).await.unwrap_err();
+    let silent = format!("h1 (127.0.2.2:{port}) did not answer within 2s (connecting)");
+    assert_eq!((error.to_string(), error.is_unreachable()), (silent.clone(), true));
+    let behind = Endpoint { jump: vec!["jump".to_owned()], ..direct };
+    let error = connector.connect(&behind).await.unwrap_err();
+    assert_eq!(
+        (error.to_string(), error.is_unreachable()),
+        (format!("via jump (127.0.2.1:{}): {silent}", jump.port), true)
+    );
 }
 
 #[tokio::test]
