@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Action, BuildContext, Module, ModuleError, ResultField, service::unit_name};
+use super::{Action, BuildContext, Module, ModuleError, ResultField, command::yes, service::unit_name};
 use crate::{
     model::{Disruption, Effects, Resource},
     remote::Payload,
@@ -12,7 +12,7 @@ use crate::{
 /// Writes a unit file or a drop-in, and has systemd read it if it changed.
 ///
 /// The text is checked by `systemd-analyze verify` before it goes into place, where the target has
-/// that. A running unit is not restarted when its file changes: notify a handler for that.
+/// that, unless `verify` is false. A running unit is not restarted when its file changes: notify a handler for that.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemdUnit {
@@ -36,6 +36,9 @@ pub struct SystemdUnit {
     /// Where unit files are kept.
     #[serde(default = "default_directory")]
     directory: String,
+    /// Whether systemd judges the text first. That takes a moment, which a text that is known to be good may do without.
+    #[serde(default = "yes")]
+    verify: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -106,6 +109,7 @@ impl Module for SystemdUnit {
                 .value("state", if self.state == State::Present { "present" } else { "absent" })
                 .maybe("enabled", self.enabled.map(|on| on.to_string()))
                 .maybe("state_wanted", wanted_state)
+                .flag("verify", self.verify)
                 .value("directory", self.directory.trim_end_matches('/'));
         Ok(Action::Remote(payload))
     }

@@ -3,15 +3,24 @@
 
 unit=$arg_unit
 
-# Sets $started to when the server started, in microseconds. Older systemds only tell the second: what was written in it counts
-# as read.
-read_start() {
-    if started=$(systemctl show -p ExecMainStartTimestamp --value --timestamp=us+utc -- "$unit" 2> /dev/null); then
-        started=$(date -d "$started" +%s%6N 2> /dev/null) || started=''
-    else
-        started=$(systemctl show -p ExecMainStartTimestamp --value -- "$unit")
-        started=$(date -d "$started" +%s999999 2> /dev/null) || started=''
-    fi
+# Sets $pid and $started: the server that runs, and since when, in microseconds. Older systemds only tell the second: what was
+# written in it counts as read.
+read_server() {
+    pid='' started='' format=+%s%6N
+    properties=$(systemctl show -p MainPID -p ExecMainStartTimestamp --timestamp=us+utc -- "$unit" 2> /dev/null) || {
+        properties=$(systemctl show -p MainPID -p ExecMainStartTimestamp -- "$unit")
+        format=+%s999999
+    }
+    while IFS='=' read -r key value; do
+        case $key in
+        MainPID) pid=$value ;;
+        ExecMainStartTimestamp) started=$value ;;
+        esac
+    done << PROPERTIES
+$properties
+PROPERTIES
+    # An empty date is this morning.
+    started=$(date -d "${started:-never}" "$format" 2> /dev/null) || started=''
     case $started in
     *[!0-9]*) started='' ;;
     esac
@@ -25,30 +34,31 @@ is_stopped() {
     esac
 }
 
-# Sets $changed_at to when a file was changed, in microseconds: files are written and servers started within one second.
-read_change() {
-    changed_at=$(stat -L -c %.6Y "$1") || fail "cannot look at $1"
-    case $changed_at in
-    *.??????) changed_at=${changed_at%.*}${changed_at#*.} ;;
-    *) changed_at=$(stat -L -c %Y "$1")000000 ;;
+# Sets $changes to when the files were changed, a line each, in microseconds: files are written and servers started within one
+# second.
+read_changes() {
+    changes=$(stat -L -c %.6Y -- "$@") || fail "cannot look at all of $*"
+    case $changes in
+    *.??????) ;;
+    *) changes=$(stat -L -c %Y.000000 -- "$@") ;;
     esac
 }
 
 # Says which of the files is newer than the server that runs.
 find_newer() {
-    pid=$(systemctl show -p MainPID --value -- "$unit")
+    read_server
     if [ "$arg_server" ] && running=$(readlink "/proc/$pid/exe" 2> /dev/null) && [ "${running% (deleted)}" != "$arg_server" ]; then
         result newer "$arg_server"
         return 0
     fi
-    read_start
-    if [ -z "$started" ]; then return 0; fi
-    for file in "$@"; do
-        read_change "$file"
-        if [ "$changed_at" -gt "$started" ]; then
-            result newer "$file"
+    if [ -z "$started" ] || [ $# = 0 ]; then return 0; fi
+    read_changes "$@"
+    for changed_at in $changes; do
+        if [ "${changed_at%.*}${changed_at#*.}" -gt "$started" ]; then
+            result newer "$1"
             return 0
         fi
+        shift
     done
 }
 

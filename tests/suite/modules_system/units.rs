@@ -58,8 +58,13 @@ async fn a_unit_that_systemd_rejects_is_not_written() {
     assert!(outcome.stderr.contains("ExecStart"), "{outcome:?}");
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
     // A plan has no file to show to systemd, and an earlier task may make it right.
-    let plan = target.check("systemd_unit", args).await;
+    let plan = target.check("systemd_unit", args.clone()).await;
     assert!(plan.changed && !plan.failed, "{plan:?}");
+    // Who is sure of it may do without the question.
+    let mut sure = args;
+    sure["verify"] = false.into();
+    assert!(target.run("systemd_unit", sure).await.changed);
+    assert!(folder.path().join("etcdrun-test.service").exists());
 }
 
 #[tokio::test]
