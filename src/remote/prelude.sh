@@ -89,6 +89,8 @@ _leave() {
 	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
 	[ ! -e "$_stop" ] || rm -f "$_stop"
 	printf '%s%s done\n' "$_pending" "$_nonce" >&3
+	# How the step ended has been said. The shell behind us goes on, and would not if we ended like that.
+	[ -z "$_brief" ] || exit 0
 }
 
 # Markers of a step: _mark TEXT

@@ -371,6 +371,18 @@ async fn a_script_finds_nothing_of_the_one_before_it() {
 }
 
 #[tokio::test]
+async fn the_shell_outlives_a_brief_step_that_fails() {
+    for shell in SHELLS {
+        let session = session(shell);
+        let look = || session.run_one(Payload::new("result shell $$"), false);
+        let before = look().await.unwrap();
+        let failed = session.run_one(Payload::new("fail for once").brief(), false).await.unwrap();
+        assert!(failed.failed && failed.msg == "for once", "{shell:?}: {failed:?}");
+        assert_eq!(look().await.unwrap(), before, "{shell:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_killed_runner_is_an_error_and_not_a_hang() {
     for shell in SHELLS {
         let error = run(shell, vec![step("echo before"), step("kill -9 $$; sleep 20")]).await.unwrap_err();
