@@ -1,22 +1,26 @@
 //! `site.yaml` with real guests on three hypervisors of the lab, from nothing to serving, beside a script that does the same
 //! steps by hand. Guests are emulated for both, whatever the machine can do, so that they boot alike.
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::{Child, Command},
+    time::Instant,
+};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cluster::{Cluster, Release, USUAL, etcdctl, release},
     process::{Took, measure},
-    site::{Lab, etcdrun},
+    site::{CONVERGED_LIMIT, Lab, etcdrun},
     table::Row,
     works::Bench,
 };
 
 /// Of the script's time.
 const SCRIPT_BAR: f64 = 1.15;
-/// In seconds, when there is nothing to do.
-const CONVERGED_LIMIT: f64 = 2.0;
 const HYPERVISORS: u8 = 3;
 /// The last part of the first guest's address; those below belong to the lab.
 const FIRST: u8 = 210;
@@ -24,15 +28,17 @@ const BASE: &str = "/srv/guest.qcow2";
 
 /// In turn, each in a lab of its own.
 pub fn guests(bench: &mut Bench) -> Result<Vec<Row>> {
-    let (mut ours, mut theirs, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut again, mut bare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 1..=bench.rounds {
         let cluster = prepare(bench, &format!("guests-{round}"))?;
         let Took { seconds, .. } = etcdrun(bench, &cluster.folder, &["playbook", "site.yaml"])?;
         serves(&cluster)?;
         let Took { seconds: second, .. } = etcdrun(bench, &cluster.folder, &["playbook", "site.yaml"])?;
-        eprintln!("  round {round}: etcdrun {seconds:.1} s, again {second:.1} s");
+        let logins = logins(&cluster)?;
+        eprintln!("  round {round}: etcdrun {seconds:.1} s, again {second:.1} s; logins alone {logins:.1} s");
         ours.push(seconds);
         again.push(second);
+        bare.push(logins);
         // One lab at a time.
         drop(cluster);
         let cluster = prepare(bench, &format!("guests-script-{round}"))?;
@@ -43,10 +49,29 @@ pub fn guests(bench: &mut Bench) -> Result<Vec<Row>> {
     }
     let name = "guests: three on three hypervisors, emulated, from nothing to healthy, TLS and authentication";
     let peer = "the same steps and waits by a script";
+    let nothing = "guests: three, emulated, nothing to do";
+    let beside = Row::within(nothing, "s", &again, "ssh and sudo on all three at once", &bare, 1.0);
     Ok(vec![
         Row::within(name, "s", &ours, peer, &theirs, SCRIPT_BAR),
-        Row::limit("guests: three, emulated, nothing to do", "s", &again, CONVERGED_LIMIT),
+        Row::limit(nothing, "s", &again, CONVERGED_LIMIT),
+        Row { bar: None, ok: true, ..beside },
     ])
+}
+
+/// How long it takes to log in to all guests at once, become root, and do nothing.
+fn logins(cluster: &Cluster) -> Result<f64> {
+    let start = Instant::now();
+    let login = |(name, ip): &(String, String)| -> Result<Child> {
+        let mut command = Command::new("ssh");
+        command.args(["-F", "none", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-i"]);
+        command.arg(Lab::folder().join("operator")).args(["-o", &format!("HostKeyAlias=prod/{name}"), "-o"]);
+        command.arg(format!("UserKnownHostsFile={}", cluster.folder.join(".etcdrun/known_hosts").display()));
+        Ok(command.arg(format!("ops@{ip}")).args(["sudo", "true"]).spawn()?)
+    };
+    for mut child in cluster.members.iter().map(login).collect::<Result<Vec<_>>>()? {
+        ensure!(child.wait()?.success(), "a login failed");
+    }
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// Hypervisors, and an inventory that wants a guest on each.
@@ -117,7 +142,7 @@ fn script(cluster: &Cluster) -> Result<Command> {
 }
 
 /// All members answer whom they know, and nobody else may read.
-fn serves(cluster: &Cluster) -> Result<()> {
+pub fn serves(cluster: &Cluster) -> Result<()> {
     let well = cluster.asked(&cluster.members, "health")?;
     ensure!(well.len() == cluster.members.len(), "{} of {} members answer", well.len(), cluster.members.len());
     let output = cluster.etcdctl(&cluster.members)?.args(["auth", "status"]).output()?;

@@ -17,6 +17,7 @@ mod replace;
 mod rollout;
 mod seen;
 mod site;
+mod stand_ins;
 mod table;
 mod taken;
 mod works;

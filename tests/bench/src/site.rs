@@ -18,7 +18,8 @@ use crate::{
 
 /// From nothing to healthy, with TLS and authentication.
 const FIVE_LIMIT: f64 = 8.0;
-const CONVERGED_LIMIT: f64 = 2.0;
+/// When there is nothing to do.
+pub const CONVERGED_LIMIT: f64 = 2.0;
 const IMAGE_MIB: usize = 512;
 /// scp leaves it to others to verify the checksum there.
 const UPLOAD_BAR: f64 = 1.15;

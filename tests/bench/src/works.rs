@@ -18,7 +18,7 @@ use crate::{
     hosts::{Hosts, LOCKS, name},
     peers::Peers,
     process::{Took, measure},
-    replace, rollout, site,
+    replace, rollout, site, stand_ins,
     table::{Row, median},
 };
 
@@ -64,6 +64,7 @@ pub const WORKS: &[Work] = &[
     ("schedule", schedule),
     ("site-five", site::five),
     ("site-image", site::image),
+    ("site-guests", stand_ins::converged),
     ("guests", guests::guests),
     ("backup", backup::backup),
     ("replace-three", replace::of_three),

@@ -167,28 +167,44 @@ pub fn entries(
     })
 }
 
-/// Puts so many values of this size into the cluster, beside its own keys. Nothing makes them smaller.
+/// Puts so many values of this size into the cluster, beside its own keys, several at a time. Nothing makes them smaller.
 #[allow(dead_code, reason = "only the bench wants a cluster that is full")]
 pub fn fill(members: &[(String, String)], credential: &Credential, count: u64, size: usize) -> Result<(), EtcdError> {
+    const LANES: u64 = 32;
     alone(async {
         let members = connect(members, credential)?;
         let Some(member) = members.first() else { return Ok(()) };
-        let mut client = member.client().await?;
-        // A generator of numbers that look like noise (splitmix64), so that every run has the same.
-        let mut state = 0_u64;
-        for number in 0..count {
-            let mut value = Vec::with_capacity(size + 8);
-            while value.len() < size {
-                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                value.extend((mixed ^ (mixed >> 31)).to_le_bytes());
+        let client = member.client().await?;
+        let put = |lane| {
+            let (mut client, member) = (client.clone(), member.clone());
+            tokio::spawn(async move {
+                for number in (lane..count).step_by(LANES as usize) {
+                    member.bounded(client.put(format!("/filled/{number}"), noise(number, size), None)).await?;
+                }
+                Ok::<(), EtcdError>(())
+            })
+        };
+        for lane in (0..LANES).map(put).collect::<Vec<_>>() {
+            if let Ok(filled) = lane.await {
+                filled?;
             }
-            value.truncate(size);
-            member.bounded(client.put(format!("/filled/{number}"), value, None)).await?;
         }
         Ok(())
     })
+}
+
+/// Numbers that look like noise (splitmix64), the same in every run.
+fn noise(number: u64, size: usize) -> Vec<u8> {
+    let mut state = number << 32;
+    let mut value = Vec::with_capacity(size + 8);
+    while value.len() < size {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value.extend((mixed ^ (mixed >> 31)).to_le_bytes());
+    }
+    value.truncate(size);
+    value
 }
 
 /// A member, and whether it answered when it was last asked.
