@@ -381,7 +381,8 @@ impl Scheduler {
             self.promised.remove(&notice);
             self.notified.insert(notice);
         }
-        if self.waiting[index.index()] == 0 {
+        // It is there already if the result that it waited for came in with the end of the exec.
+        if self.waiting[index.index()] == 0 && !self.ready.contains(&index) {
             self.ready.push_back(index);
         }
     }
@@ -536,4 +537,72 @@ pub(super) type Notice = (PlayIndex, HostId, TaskIndex);
 
 pub(super) fn notice(node: &Node) -> Option<Notice> {
     (node.kind == NodeKind::Handler).then_some((node.play, node.host?, node.task?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        compile::{CompileOptions, compile},
+        execute::{Interrupt, Run, RunOptions},
+        inventory,
+        model::Emitter,
+        playbook::{self, LoadOptions, Place, PlaybookSource},
+        source::{Diagnostics, Sources},
+        ssh::{Connector, Options},
+        state::Recorder,
+    };
+
+    fn scheduler(folder: &std::path::Path, playbook: &str) -> Scheduler {
+        let (hosts, play) = (folder.join("hosts.yaml"), folder.join("play.yaml"));
+        std::fs::write(&hosts, "hosts: { h1: {} }\n").unwrap();
+        std::fs::write(&play, playbook).unwrap();
+        let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
+        let inventory = inventory::load(&[hosts], &mut sources, &mut diagnostics);
+        let source = PlaybookSource { place: Place::disk(play) };
+        let playbook = playbook::load(&source, &LoadOptions::default(), &mut sources, &mut diagnostics);
+        let graph = compile(&inventory, &playbook, &CompileOptions::default(), &mut sources, &mut diagnostics);
+        let graph = graph.unwrap_or_else(|| panic!("{:?}", diagnostics.iter().collect::<Vec<_>>()));
+        Scheduler::new(Arc::new(Context::new(Run {
+            graph: Arc::new(graph),
+            inventory: Arc::new(inventory),
+            sources: Arc::new(sources),
+            connector: Connector::new(Options { config_file: Some("/dev/null".into()), ..Options::default() }).unwrap(),
+            options: RunOptions::default(),
+            emitter: Emitter::channel().0,
+            interrupt: Interrupt::default(),
+            recorder: Recorder::none(),
+        })))
+    }
+
+    /// An exec has two tasks and runs the first. What the second waited for is known with its end at the earliest, or at the latest.
+    #[tokio::test]
+    async fn a_node_that_is_given_back_is_decided_about_once() {
+        const PLAY: &str =
+            "- hosts: all\n  tasks:\n    - command: { argv: ['true'] }\n    - command: { argv: ['true'] }\n";
+        for is_heard_before in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut scheduler = scheduler(folder.path(), PLAY);
+            scheduler.settle_ready();
+            let (first, hosts) = scheduler.queue.pop_front().unwrap();
+            let chain = scheduler.chain(first);
+            let [_, second] = chain[..] else { panic!("{chain:?}") };
+            scheduler.claim(second);
+            let id = scheduler.running.spawn(async {}).id();
+            let nodes = vec![(first, hosts.clone()), (second, hosts.clone())];
+            scheduler.started.insert(id, Started { nodes, stop: CancellationToken::new() });
+            let (index, status) = (first, Status::Ok);
+            let finished =
+                Finished { index, hosts, status, changed: false, unknown: false, refused: false, halts: None };
+            assert!(scheduler.sender.send(finished).is_ok());
+            if is_heard_before {
+                scheduler.hear_all();
+                scheduler.settle_ready();
+            }
+            scheduler.ended(id, None);
+            scheduler.settle_ready();
+            let queued: Vec<_> = scheduler.queue.iter().map(|(index, _)| *index).collect();
+            assert_eq!(queued, [second], "heard before: {is_heard_before}");
+        }
+    }
 }
