@@ -14,7 +14,7 @@ use etcd_client::{SnapshotResponse, SnapshotStreaming};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{EtcdError, MemberClient, pipe::pipe};
+use super::{EtcdError, MemberClient, Pace, pipe::pipe};
 
 const SUM: usize = 32;
 const PAGE: u64 = 512;
@@ -82,6 +82,7 @@ impl Check {
 pub async fn stream(
     member: &MemberClient,
     into: &mut (dyn AsyncWrite + Send + Unpin),
+    mut pace: Pace,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Snapshot, SnapshotError> {
     let (mut stream, mut next) = match straight(member).await {
@@ -93,6 +94,7 @@ pub async fn stream(
         check.update(message.blob());
         into.write_all(message.blob()).await?;
         progress(check.size, check.size + message.remaining_bytes());
+        pace.keep(message.blob().len()).await;
         next = following(member, &mut stream, SILENCE).await?;
     }
     into.flush().await?;
@@ -129,11 +131,12 @@ async fn following(
 pub async fn save(
     member: &MemberClient,
     file: File,
+    pace: Pace,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<Snapshot, SnapshotError> {
     // Each side has its end to itself, so that the other hears when it is over.
     let (mut writer, mut reader) = pipe();
-    let send = async move { stream(member, &mut writer, progress).await };
+    let send = async move { stream(member, &mut writer, pace, progress).await };
     let keep = async move {
         // Each write is one of a thread's, and few large ones are cheaper than many small ones.
         let mut file = tokio::io::BufWriter::with_capacity(PIECE, tokio::fs::File::from_std(file));

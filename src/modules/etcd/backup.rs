@@ -21,7 +21,7 @@ use crate::{
         self, BackupError, Damaged, Hash, Keep, Manifest, Place, Sink, Store, backups, keep_stream, stem, superfluous,
     },
     etcd::{
-        Credential, EtcdError, MemberClient,
+        Credential, EtcdError, MemberClient, Pace,
         observe::{View, observe},
         pipe::pipe,
         snapshot::{self, Snapshot, SnapshotError},
@@ -235,7 +235,7 @@ impl Take {
             }
             (context.progress)(done, all);
         };
-        let send = async move { snapshot::stream(client, &mut writer, &progress).await };
+        let send = async move { snapshot::stream(client, &mut writer, Pace::default(), &progress).await };
         match tokio::join!(send, keep_stream(reader, sink, recipients)) {
             (Ok(snapshot), Ok((sink, packed))) => Ok((snapshot, sink, packed)),
             // When storing fails, the sender only hears that nobody listens any more.

@@ -13,7 +13,7 @@ use super::{
     scratch::Scratch,
 };
 use crate::{
-    etcd::{MemberClient, snapshot},
+    etcd::{MemberClient, Pace, snapshot},
     model::{ByteSize, Outcome, Value},
 };
 
@@ -68,7 +68,7 @@ impl Salvage {
         let dest = folder.join(format!("{}-{}-{time}.db", self.cluster.name, member.name));
         let dest = std::path::absolute(dest).map_err(io_failed)?;
         let (part, file) = Scratch::create(&folder, &context.permit()?).map_err(io_failed)?;
-        let snapshot = snapshot::save(client, file, &*context.progress).await;
+        let snapshot = snapshot::save(client, file, Pace::default(), &*context.progress).await;
         let snapshot = snapshot.map_err(|error| ActionError::Failed(format!("{}: {error}", member.name)))?;
         part.keep_as(&dest).map_err(io_failed)?;
         Ok((dest, snapshot.size))

@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     etcd::{
-        MemberClient,
+        MemberClient, Pace,
         observe::{Observation, observe},
         snapshot::{self, Snapshot, SnapshotError},
     },
-    model::{Effects, Outcome, Resource},
+    model::{ByteSize, Effects, Outcome, Resource},
     remote::Payload,
 };
 
@@ -45,6 +45,9 @@ pub struct EtcdSnapshot {
     /// The member that it is taken from.
     #[serde(default)]
     through: Option<String>,
+    /// How much of it comes in a second, at most: `64MiB`. By default as fast as it can.
+    #[serde(default)]
+    rate: Option<ByteSize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -87,6 +90,9 @@ impl Module for EtcdSnapshot {
         }
         if self.on == SnapshotPlace::Target && !self.dest.starts_with('/') {
             return Err(ModuleError::new(format!("`{}` is not a whole path on the target", self.dest)));
+        }
+        if self.rate == Some(ByteSize(0)) {
+            return Err(ModuleError::new("with a `rate` of 0 it would never end"));
         }
         let cluster = self.cluster.known()?;
         let given = local::with_home(&self.dest);
@@ -142,6 +148,10 @@ impl EngineAction for Take {
 }
 
 impl Take {
+    fn pace(&self) -> Pace {
+        Pace::at_most(self.module.rate)
+    }
+
     fn dest(&self) -> PathBuf {
         if !self.module.dest.ends_with('/') {
             return self.dest.clone();
@@ -176,7 +186,7 @@ impl Take {
         let (writer, reader) = tokio::io::duplex(BUFFER);
         let send = async move {
             let mut writer = writer;
-            snapshot::stream(client, &mut writer, &*context.progress).await
+            snapshot::stream(client, &mut writer, self.pace(), &*context.progress).await
         };
         let keep = async move {
             let mut reader = reader;
@@ -203,7 +213,7 @@ impl Take {
         let folder = dest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder).await?;
         let (part, file) = Scratch::create_as(&with_part(dest), &permit)?;
-        snapshot::save(client, file, &*context.progress).await?;
+        snapshot::save(client, file, self.pace(), &*context.progress).await?;
         let path = part.path().to_owned();
         let read = tokio::task::spawn_blocking(move || snapshot::verify(&path)).await;
         let snapshot = read.map_err(|error| io::Error::other(error.to_string()))??;

@@ -28,6 +28,7 @@ mod knock;
 mod writer;
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -66,11 +67,26 @@ struct Args {
 #[derive(Subcommand)]
 #[command(hide = true)]
 enum Part {
-    Bare { job: PathBuf },
-    Compiled { folder: PathBuf },
-    Scheduled { folder: PathBuf },
-    Journaled { folder: PathBuf },
-    Entries { folder: PathBuf },
+    Bare {
+        job: PathBuf,
+    },
+    Compiled {
+        folder: PathBuf,
+    },
+    Scheduled {
+        folder: PathBuf,
+    },
+    Journaled {
+        folder: PathBuf,
+    },
+    Entries {
+        folder: PathBuf,
+    },
+    Apart {
+        program: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -92,6 +108,7 @@ fn run_part(part: &Part) -> Result<()> {
         Part::Scheduled { folder } => graphs::scheduled(folder, false),
         Part::Journaled { folder } => graphs::scheduled(folder, true),
         Part::Entries { folder } => return rollout::entries(folder),
+        Part::Apart { program, words } => return process::become_apart(program, words),
     };
     println!("{}", serde_json::to_string(&figures?)?);
     Ok(())

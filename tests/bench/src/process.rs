@@ -2,6 +2,7 @@
 //! bench by a signal ends that program too, and all else that the bench has started.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     os::unix::process::CommandExt as _,
     path::Path,
@@ -74,9 +75,8 @@ pub fn heed_signals() -> Result<()> {
     Ok(())
 }
 
-/// Starts it in a group of its own, unless somebody has ended us.
+/// Starts it, which leads a group or is about to, unless somebody has ended us.
 fn spawn(command: &mut Command) -> Result<(Child, Pid)> {
-    command.process_group(0);
     with(|current| {
         ensure!(!current.interrupted, "interrupted");
         let child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
@@ -97,12 +97,34 @@ fn wait(mut child: Child) -> Result<ExitStatus> {
 
 /// Runs it to its end.
 pub fn run(command: &mut Command) -> Result<ExitStatus> {
-    let (child, _) = spawn(command.stdin(Stdio::null()))?;
+    let (child, _) = spawn(command.stdin(Stdio::null()).process_group(0))?;
     wait(child)
 }
 
 /// Runs it; what it says goes to the file `log`. Fails if it does.
 pub fn measure(command: &mut Command, log: &Path) -> Result<Took> {
+    measure_leader(command.process_group(0), log)
+}
+
+/// The same in a session of its own. Between sessions the kernel shares out processors as between strangers (autogroup), so what
+/// this does holds up a client in here no more than one on another machine would be.
+pub fn measure_apart(command: &Command, log: &Path) -> Result<Took> {
+    let mut apart = Command::new(std::env::current_exe()?);
+    apart.arg("apart").arg(command.get_program()).args(command.get_args());
+    apart.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        apart.current_dir(folder);
+    }
+    measure_leader(&mut apart, log)
+}
+
+/// The other side of that.
+pub fn become_apart(program: &Path, words: &[OsString]) -> Result<()> {
+    rustix::process::setsid()?;
+    Err(Command::new(program).args(words).exec().into())
+}
+
+fn measure_leader(command: &mut Command, log: &Path) -> Result<Took> {
     let out = File::create(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let started = Instant::now();

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     cluster::{Cluster, IN_MEMORY, Release, Wanted, credential, etcdctl},
-    process::measure,
+    process::measure_apart,
     seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
     site::{Lab, etcdrun, lab},
     table::{Row, percentile},
@@ -234,8 +234,8 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let (writer, ticks) = (Writer::start(&cluster.members, &credential, case.manner()), Ticks::now()?);
     let took = match who {
         Who::Etcdrun => etcdrun(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
-        Who::Reference => measure(&mut script(&cluster, "upgrade.sh")?, &log),
-        Who::Naive => measure(&mut script(&cluster, "naive.sh")?, &log),
+        Who::Reference => measure_apart(&script(&cluster, "upgrade.sh")?, &log),
+        Who::Naive => measure_apart(&script(&cluster, "naive.sh")?, &log),
     };
     let written = writer.stop()?;
     let (seconds, taken) = (took?.seconds, ticks.percent_since()?);

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cluster::{Cluster, USUAL, Wanted},
-    process::{Took, measure},
+    process::{Took, measure, measure_apart},
     table::Row,
     works::Bench,
 };
@@ -83,7 +83,7 @@ pub fn etcdrun(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
     fs::write(folder.join("ssh_config"), "IdentityAgent none\nIdentityFile none\n")?;
     let mut command = Command::new(&bench.etcdrun);
     command.args(words).args(["-i", "inventory.yaml", "--ssh-config", "ssh_config"]);
-    measure(command.current_dir(folder).env("HOME", folder), &bench.folder.join("site.log"))
+    measure_apart(command.current_dir(folder).env("HOME", folder), &bench.folder.join("site.log"))
 }
 
 /// Five members on hosts that exist; then once more, when nothing is left to do.
