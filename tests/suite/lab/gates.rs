@@ -1,6 +1,9 @@
 //! The gates and what else a rollout is made of, one by one, on clusters of real etcd.
 
-use std::process::Command;
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use etcdrun_lab::etcd_tools;
 use serde_json::Value;
@@ -92,11 +95,14 @@ fn the_lead_goes_to_another_and_a_snapshot_is_whole() {
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     let names: Vec<_> = kept.parent().unwrap().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(names, ["one.db"], "nothing else is left");
-    let there = ("etcd_snapshot", "dest: /var/lib/etcd/backup.db, on: target");
+    let there = ("etcd_snapshot", "dest: /var/lib/etcd/backup.db, on: target, rate: 32KiB");
+    let begun = Instant::now();
     task(&site, &site.names[1], there, "", &[]).ends(0);
+    let took = begun.elapsed();
     let host = &site.place.hosts[1];
-    let size = host.run(&["stat", "-c", "%s", "/var/lib/etcd/backup.db"]).unwrap();
-    assert_eq!(size.trim().parse::<u64>().unwrap() % 512, 32);
+    let size = host.run(&["stat", "-c", "%s", "/var/lib/etcd/backup.db"]).unwrap().trim().parse::<u64>().unwrap();
+    assert_eq!(size % 512, 32);
+    assert!(took >= Duration::from_millis(size / 33), "{size} bytes in {took:?}");
     host.run(&["test", "!", "-e", "/var/lib/etcd/backup.db.part"]).unwrap();
     // A damaged one is no snapshot.
     let upgrade = "profile: replace, snapshot: kept/one.db";
