@@ -28,6 +28,8 @@ use crate::{
 const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("service.sh"));
 const UNIT: &str = "etcd.service";
 const HAND_OVER: Duration = Duration::from_secs(10);
+/// How long the others may take to be well.
+const SOON: Duration = Duration::from_secs(15);
 
 /// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
 ///
@@ -117,8 +119,7 @@ impl Converge {
         let turn = turn(&self.cluster.name);
         let _mine = turn.lock().await;
         let clients = self.cluster.clients(context).await?;
-        let before = look(&clients).await;
-        self.can_spare(&before)?;
+        let before = self.spared(&clients).await?;
         self.hand_over(&clients, &before).await?;
         let outcome = context.run(self.payload("restart")).await?;
         if outcome.failed {
@@ -126,6 +127,19 @@ impl Converge {
         }
         self.await_healthy(&clients, &before).await?;
         Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
+    }
+
+    /// How things are once the others can do without this one. Where they elect, or one of them has just started, they soon can.
+    async fn spared(&self, clients: &[MemberClient]) -> Result<ClusterStatus, ActionError> {
+        let (start, voters) = (Instant::now(), self.cluster.members.len());
+        let could_be = voters > voters / 2 + 1;
+        loop {
+            let status = look(clients).await;
+            match self.can_spare(&status) {
+                Err(_) if could_be && start.elapsed() < SOON => sleep(Duration::from_millis(100)).await,
+                result => return result.map(|()| status),
+            }
+        }
     }
 
     /// The others must be a majority of all, whatever state this one is in.
