@@ -11,6 +11,7 @@ mod delay;
 mod graphs;
 mod guests;
 mod hosts;
+mod pauses;
 mod peers;
 mod process;
 mod replace;
@@ -82,7 +83,9 @@ enum Part {
     Entries {
         folder: PathBuf,
     },
+    Metronome,
     Apart {
+        nice: u8,
         program: PathBuf,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
@@ -108,7 +111,8 @@ fn run_part(part: &Part) -> Result<()> {
         Part::Scheduled { folder } => graphs::scheduled(folder, false),
         Part::Journaled { folder } => graphs::scheduled(folder, true),
         Part::Entries { folder } => return rollout::entries(folder),
-        Part::Apart { program, words } => return process::become_apart(program, words),
+        Part::Metronome => return pauses::tick(),
+        Part::Apart { nice, program, words } => return process::become_apart(*nice, program, words),
     };
     println!("{}", serde_json::to_string(&figures?)?);
     Ok(())

@@ -24,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(900);
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long a program may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(3);
+/// How nice a session can be to others, at most.
+const LEAST: u8 = 19;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
@@ -109,18 +111,32 @@ pub fn measure(command: &mut Command, log: &Path) -> Result<Took> {
 /// The same in a session of its own. Between sessions the kernel shares out processors as between strangers (autogroup), so what
 /// this does holds up a client in here no more than one on another machine would be.
 pub fn measure_apart(command: &Command, log: &Path) -> Result<Took> {
+    measure_leader(&mut apart(command, 0)?, log)
+}
+
+/// The same, and whoever else wants a processor has it first: members and their clients are not on the operator's machine in
+/// life, so what it calculates is nothing to them.
+pub fn measure_behind(command: &Command, log: &Path) -> Result<Took> {
+    measure_leader(&mut apart(command, LEAST)?, log)
+}
+
+fn apart(command: &Command, nice: u8) -> Result<Command> {
     let mut apart = Command::new(std::env::current_exe()?);
-    apart.arg("apart").arg(command.get_program()).args(command.get_args());
+    apart.arg("apart").arg(nice.to_string()).arg(command.get_program()).args(command.get_args());
     apart.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(folder) = command.get_current_dir() {
         apart.current_dir(folder);
     }
-    measure_leader(&mut apart, log)
+    Ok(apart)
 }
 
 /// The other side of that.
-pub fn become_apart(program: &Path, words: &[OsString]) -> Result<()> {
+pub fn become_apart(nice: u8, program: &Path, words: &[OsString]) -> Result<()> {
     rustix::process::setsid()?;
+    let group = Path::new("/proc/self/autogroup");
+    if group.exists() {
+        fs::write(group, nice.to_string()).context("cannot say how nice this session is")?;
+    }
     Err(Command::new(program).args(words).exec().into())
 }
 

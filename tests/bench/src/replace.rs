@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cluster::{Cluster, IN_MEMORY, Wanted},
+    pauses::Pauses,
     seen::{Task, is_enough, lost, milliseconds, rate, small, tasks, tell_gaps, tell_long},
     site::{etcdrun, lab},
     table::{Row, percentile},
@@ -107,7 +108,7 @@ fn once(bench: &Bench, members: usize, round: usize) -> Result<Run> {
         "  round {round}: {members} members, {seconds:.1} s, {catching_up:.1} of them catching up, {rate:.0} writes a second, longest gap {gap:.0} ms, {retries} retries, {lost} lost"
     );
     tell_long(&tasks, start)?;
-    tell_gaps(&written, &cluster.folder)?;
+    tell_gaps(&written, &Pauses::default(), &cluster.folder)?;
     is_enough(&written)?;
     fs::remove_dir_all(&cluster.folder)?;
     Ok(Run { seconds, catching_up, written, lost })

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use crate::writer::{self, Written};
+use crate::{
+    pauses::Pauses,
+    writer::{self, Written},
+};
 
 /// The client's pace in writes a second; a run with less is none.
 const LEAST_RATE: f64 = 100.0;
@@ -41,14 +44,16 @@ pub fn lost(written: &Written, found: &HashSet<u64>) -> usize {
 }
 
 /// Long gaps, with the tasks that ran meanwhile, and attempts that failed.
-pub fn tell_gaps(written: &Written, folder: &Path) -> Result<()> {
+pub fn tell_gaps(written: &Written, pauses: &Pauses, folder: &Path) -> Result<()> {
     let tasks = tasks(folder)?;
     for (end, gap) in &written.gaps {
+        let left = pauses.left_of(*end, *gap);
         let end = milliseconds(end.duration_since(UNIX_EPOCH)?);
         let begin = end - milliseconds(*gap);
         let during = tasks.iter().filter(|task| task.begin <= end && task.end >= begin);
         let during: Vec<&str> = during.map(|task| task.id.as_str()).collect();
-        eprintln!("    {:.0} ms until {:.3}: {}", milliseconds(*gap), end / 1e3, during.join("; "));
+        let gap = milliseconds(*gap);
+        eprintln!("    {gap:.0} ms, {left:.0} of them the cluster's, until {:.3}: {}", end / 1e3, during.join("; "));
     }
     // Those that were only slow are many, and all alike.
     for error in written.errors.iter().filter(|error| !error.contains(writer::SLOW)) {

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cluster::{Cluster, USUAL, Wanted},
-    process::{Took, measure, measure_apart},
+    process::{Took, measure, measure_apart, measure_behind},
     table::Row,
     works::Bench,
 };
@@ -80,10 +80,24 @@ pub fn sum(path: &str) -> Result<String> {
 
 /// etcdrun in a folder of its own, with nothing of the person's settings.
 pub fn etcdrun(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
+    measure_apart(&command(bench, folder, words)?, &log(bench))
+}
+
+/// The same while a client looks what it notices.
+pub fn etcdrun_behind(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
+    measure_behind(&command(bench, folder, words)?, &log(bench))
+}
+
+fn command(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Command> {
     fs::write(folder.join("ssh_config"), "IdentityAgent none\nIdentityFile none\n")?;
     let mut command = Command::new(&bench.etcdrun);
     command.args(words).args(["-i", "inventory.yaml", "--ssh-config", "ssh_config"]);
-    measure_apart(command.current_dir(folder).env("HOME", folder), &bench.folder.join("site.log"))
+    command.current_dir(folder).env("HOME", folder);
+    Ok(command)
+}
+
+fn log(bench: &Bench) -> PathBuf {
+    bench.folder.join("site.log")
 }
 
 /// Five members on hosts that exist; then once more, when nothing is left to do.

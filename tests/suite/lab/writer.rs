@@ -1,6 +1,6 @@
 //! A client that writes all the time, as a sensible one does: it has a connection to every member, takes them in turn, and
-//! when one fails, or is slow, it sends the same write to the next at once. It remembers what was acknowledged, and when.
-//! The bench of rollouts has it, too.
+//! when one fails, it sends the same write to the next at once; when one is slow, the next has it as well, and the first answer
+//! counts (gRPC calls that hedging). It remembers what was acknowledged, and when. The bench of rollouts has it, too.
 
 use std::{
     collections::HashSet,
@@ -16,6 +16,7 @@ use std::{
 use async_trait::async_trait;
 use etcd_client::{AlarmAction, AlarmType, Client, GetOptions};
 use etcdrun::etcd::{Credential, Dial, EtcdError, MemberClient, Stream};
+use tokio::task::JoinSet;
 
 /// Where its keys are: `/written/NUMBER`.
 pub const PREFIX: &str = "/written/";
@@ -24,10 +25,10 @@ const PAGE: i64 = 5000;
 /// A member that was lost is asked this often whether it is back.
 const AGAIN: Duration = Duration::from_millis(20);
 const ASK_LIMIT: Duration = Duration::from_secs(1);
-/// No single attempt is longer.
-const LONGEST_ATTEMPT: Duration = Duration::from_millis(500);
+/// Then there is one more attempt at the latest.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// Gaps that are remembered with their time, to be found in the logs of servers.
-const NOTABLE: Duration = Duration::from_millis(30);
+pub const NOTABLE: Duration = Duration::from_millis(30);
 
 /// How an attempt is told that was given up.
 pub const SLOW: &str = "no answer within";
@@ -50,8 +51,9 @@ pub struct Manner {
     pub lanes: u32,
     /// From one write to the next, of all lanes together.
     pub pace: Duration,
-    /// After so long the same write goes to another member as well; twice as long at each attempt. A follower forwards a
-    /// write to who leads, and one that gets there while the lead is handed over is dropped without a word.
+    /// After so long the same write goes to another member as well, and the first answer counts; once all were asked, each
+    /// attempt has twice as long. A follower forwards a write to who leads, and one that gets there while the lead is handed
+    /// over is dropped without a word.
     pub patience: Duration,
 }
 
@@ -263,26 +265,32 @@ impl Shared {
         }
     }
 
-    /// One write, until it is acknowledged.
+    /// One write, until it is acknowledged. Whoever is slow may still be the first to answer.
     async fn one(&self, number: u64, place: &mut usize) {
         let start = Instant::now();
-        let mut patience = self.manner.patience;
+        let (mut patience, mut attempts) = (self.manner.patience, JoinSet::new());
         while start.elapsed() < Duration::from_secs(60) {
-            let end = self.next(place);
+            let end = self.next(place).clone();
             let mut client = end.client.clone();
-            let put = client.put(format!("{PREFIX}{number}"), number.to_string(), None);
-            match tokio::time::timeout(patience, put).await {
-                Ok(Ok(_)) => return self.acknowledged(number, start),
-                Ok(Err(error)) => {
+            attempts.spawn({
+                let end = end.clone();
+                async move { (client.put(format!("{PREFIX}{number}"), number.to_string(), None).await, end) }
+            });
+            match tokio::time::timeout(patience, attempts.join_next()).await {
+                Ok(Some(Ok((Ok(_), _)))) => return self.acknowledged(number, start),
+                Ok(Some(Ok((Err(error), end)))) => {
                     self.failed(&end.name, &error.to_string());
-                    if lose(end) {
+                    if lose(&end) {
                         // Nobody is asked over and over without a pause.
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }
+                Ok(None | Some(Err(_))) => {}
                 Err(_) => {
                     self.failed(&end.name, &format!("{SLOW} {patience:?}"));
-                    patience = (patience * 2).min(LONGEST_ATTEMPT);
+                    if attempts.len() >= self.ends.len() {
+                        patience = (patience * 2).min(LONGEST_WAIT);
+                    }
                 }
             }
         }
