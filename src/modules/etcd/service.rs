@@ -33,8 +33,8 @@ const SOON: Duration = Duration::from_secs(15);
 
 /// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
 ///
-/// Members restart one at a time, each only while the others have a majority without it. The leader first hands over to
-/// another. A member that restarts is awaited: until it answers, and has caught up.
+/// Members restart one at a time, each only while the others have a majority without it; where they do not yet, they have 15
+/// seconds. The leader first hands over to another. A member that restarts is awaited: until it answers, and has caught up.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdService {

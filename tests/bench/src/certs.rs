@@ -10,6 +10,7 @@ use crate::{
     cluster::{Cluster, IN_MEMORY, Wanted},
     knock::{Knocked, Knocking},
     pauses::Metronome,
+    process::go_first,
     rollout::{GAP_LIMIT, WORST_LIMIT},
     seen::{is_enough, lost, milliseconds, small, tell_gaps},
     site::{etcdrun, etcdrun_behind},
@@ -62,7 +63,9 @@ pub fn certs(bench: &mut Bench) -> Result<Vec<Row>> {
 fn watched(bench: &Bench, cluster: &Cluster, changes: &[&[&str]]) -> Result<Seen> {
     let credential = exported(bench, cluster)?;
     cluster.clear()?;
-    let (metronome, writer) = (Metronome::start()?, Writer::start(&cluster.members, &credential, Manner::default()));
+    let metronome = Metronome::start()?;
+    let writer = Writer::start(&cluster.members, &credential, Manner::default());
+    go_first(writer::THREAD)?;
     let (knocking, ticks) = (Knocking::start(&cluster.members, &credential), Ticks::now()?);
     let took: Result<Vec<f64>> =
         changes.iter().map(|words| Ok(etcdrun_behind(bench, &cluster.folder, words)?.seconds)).collect();

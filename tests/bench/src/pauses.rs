@@ -117,7 +117,7 @@ impl Pauses {
     pub fn left_of(&self, end: SystemTime, gap: Duration) -> f64 {
         let end = milliseconds(end.duration_since(UNIX_EPOCH).unwrap_or_default());
         let gap = milliseconds(gap);
-        gap - self.within(end - gap, end)
+        (gap - self.within(end - gap, end)).max(0.0)
     }
 
     /// What is left of the longest gap, in milliseconds. Of those that are not notable nobody knows when they were.

@@ -24,8 +24,9 @@ const LIMIT: Duration = Duration::from_secs(900);
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long a program may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(3);
-/// How nice a session can be to others, at most.
-const LEAST: u8 = 19;
+/// How nice a session is to others (autogroup): not at all, or as much as can be.
+const EQUAL: u8 = 0;
+const LAST: u8 = 19;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
@@ -111,13 +112,13 @@ pub fn measure(command: &mut Command, log: &Path) -> Result<Took> {
 /// The same in a session of its own. Between sessions the kernel shares out processors as between strangers (autogroup), so what
 /// this does holds up a client in here no more than one on another machine would be.
 pub fn measure_apart(command: &Command, log: &Path) -> Result<Took> {
-    measure_leader(&mut apart(command, 0)?, log)
+    measure_leader(&mut apart(command, EQUAL)?, log)
 }
 
 /// The same, and whoever else wants a processor has it first: members and their clients are not on the operator's machine in
 /// life, so what it calculates is nothing to them.
 pub fn measure_behind(command: &Command, log: &Path) -> Result<Took> {
-    measure_leader(&mut apart(command, LEAST)?, log)
+    measure_leader(&mut apart(command, LAST)?, log)
 }
 
 fn apart(command: &Command, nice: u8) -> Result<Command> {
@@ -138,6 +139,19 @@ pub fn become_apart(nice: u8, program: &Path, words: &[OsString]) -> Result<()> 
         fs::write(group, nice.to_string()).context("cannot say how nice this session is")?;
     }
     Err(Command::new(program).args(words).exec().into())
+}
+
+/// The threads of this process that are called so go before all others from now on: a client that looks what it notices does not
+/// wait for a processor behind the members, from which it is far away in life.
+pub fn go_first(name: &str) -> Result<()> {
+    for thread in fs::read_dir("/proc/self/task")? {
+        let thread = thread?;
+        if fs::read_to_string(thread.path().join("comm")).is_ok_and(|known| known.trim_end() == name) {
+            let status = Command::new("chrt").args(["--fifo", "--pid", "50"]).arg(thread.file_name()).status()?;
+            ensure!(status.success(), "chrt: {status}");
+        }
+    }
+    Ok(())
 }
 
 fn measure_leader(command: &mut Command, log: &Path) -> Result<Took> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use crate::{
     cluster::{Cluster, IN_MEMORY, Release, Wanted, credential, etcdctl},
     pauses::{Metronome, Pauses},
-    process::measure_behind,
+    process::{go_first, measure_behind},
     seen::{is_enough, lost, milliseconds, rate, small, tell_gaps},
     site::{Lab, etcdrun, etcdrun_behind, lab},
     table::{Row, percentile},
@@ -250,6 +250,7 @@ fn once(bench: &mut Bench, case: Case, who: Who, round: usize) -> Result<Run> {
     let log = bench.folder.join("rollout.log");
     let (metronome, ticks) = (Metronome::start()?, Ticks::now()?);
     let writer = Writer::start(&cluster.members, &credential, case.manner());
+    go_first(writer::THREAD)?;
     let took = match who {
         Who::Etcdrun => etcdrun_behind(bench, &cluster.folder, &["playbook", "upgrade.yaml"]),
         Who::Reference => measure_behind(&script(&cluster, "upgrade.sh")?, &log),

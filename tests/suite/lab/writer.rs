@@ -30,6 +30,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// Gaps that are remembered with their time, to be found in the logs of servers.
 pub const NOTABLE: Duration = Duration::from_millis(30);
 
+/// What its thread is called.
+pub const THREAD: &str = "writer";
+
 /// How an attempt is told that was given up.
 pub const SLOW: &str = "no answer within";
 
@@ -90,8 +93,9 @@ impl Writer {
         let (members, credential) = (members.to_vec(), credential.clone());
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
-        let thread =
-            std::thread::spawn(move || alone(async { write(connect(&members, &credential)?, manner, told).await }));
+        let work = move || alone(async { write(connect(&members, &credential)?, manner, told).await });
+        let thread = std::thread::Builder::new().name(THREAD.into()).spawn(work);
+        let thread = thread.unwrap_or_else(|error| std::panic::panic_any(error));
         Self { stop, thread }
     }
 
