@@ -28,8 +28,7 @@ const ROTATE: &[&str] = &["certs", "rotate-ca", "prod"];
 /// What clients saw of one change.
 struct Seen {
     seconds: f64,
-    /// In milliseconds.
-    /// Without the time in which the machine stood still, and with it.
+    /// In milliseconds: without the time in which the machine stood still, and with it.
     longest: f64,
     longest_with_pauses: f64,
     writes: usize,

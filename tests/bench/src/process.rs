@@ -141,17 +141,31 @@ pub fn become_apart(nice: u8, program: &Path, words: &[OsString]) -> Result<()> 
     Err(Command::new(program).args(words).exec().into())
 }
 
-/// The threads of this process that are called so go before all others from now on: a client that looks what it notices does not
+/// The thread of this process that is called so goes before all others from now on: a client that looks what it notices does not
 /// wait for a processor behind the members, from which it is far away in life.
 pub fn go_first(name: &str) -> Result<()> {
+    // It gives itself its name when it starts.
+    let start = Instant::now();
+    let thread = loop {
+        match thread_called(name)? {
+            Some(thread) => break thread,
+            None => ensure!(start.elapsed() < GRACE, "there is no thread `{name}`"),
+        }
+        thread::sleep(GLANCE);
+    };
+    let status = Command::new("chrt").args(["--fifo", "--pid", "50"]).arg(thread).status()?;
+    ensure!(status.success(), "chrt: {status}");
+    Ok(())
+}
+
+fn thread_called(name: &str) -> Result<Option<OsString>> {
     for thread in fs::read_dir("/proc/self/task")? {
         let thread = thread?;
         if fs::read_to_string(thread.path().join("comm")).is_ok_and(|known| known.trim_end() == name) {
-            let status = Command::new("chrt").args(["--fifo", "--pid", "50"]).arg(thread.file_name()).status()?;
-            ensure!(status.success(), "chrt: {status}");
+            return Ok(Some(thread.file_name()));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn measure_leader(command: &mut Command, log: &Path) -> Result<Took> {
