@@ -132,9 +132,7 @@ impl MemberClient {
         let options = login.map(|(name, password)| ConnectOptions::new().with_user(name.as_str(), password.as_str()));
         let channel = || Channel::Tonic(self.channel.clone());
         match self.bounded(Client::from_channel(channel(), options)).await {
-            Err(EtcdError::Refused { reason, .. }) if reason.contains("authentication is not enabled") => {
-                self.bounded(Client::from_channel(channel(), None)).await
-            }
+            Err(error) if error.needs_no_login() => self.bounded(Client::from_channel(channel(), None)).await,
             client => client,
         }
     }

@@ -58,6 +58,18 @@ impl EtcdError {
         }
     }
 
+    /// Whether a login was refused where none is needed: authentication is off, or the member is a learner. A learner takes no
+    /// login, and answers Status to anybody.
+    pub(super) fn needs_no_login(&self) -> bool {
+        const WORDS: [&str; 2] = ["authentication is not enabled", "rpc not supported for learner"];
+        match self {
+            Self::Refused { reason, .. } | Self::Unavailable { reason, .. } => {
+                WORDS.iter().any(|words| reason.contains(words))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether trying again may help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::TimedOut { .. })
@@ -77,6 +89,17 @@ mod tests {
     use tonic::{Code, Status};
 
     use super::*;
+
+    #[test]
+    fn a_learner_needs_no_login() {
+        let said = |code, message: &str| {
+            EtcdError::of("a", &etcd_client::Error::GRpcStatus(Status::new(code, message))).needs_no_login()
+        };
+        assert!(said(Code::FailedPrecondition, "etcdserver: rpc not supported for learner"));
+        assert!(said(Code::Unavailable, "etcdserver: rpc not supported for learner"), "as before 3.5");
+        assert!(said(Code::FailedPrecondition, "etcdserver: authentication is not enabled"));
+        assert!(!said(Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password"));
+    }
 
     fn lacks_majority(code: Code, message: &str) -> bool {
         EtcdError::of("a", &etcd_client::Error::GRpcStatus(Status::new(code, message))).lacks_majority()

@@ -79,6 +79,61 @@ fn a_dead_member_of_five_is_replaced_while_a_client_writes() {
     dead_member_is_replaced(5);
 }
 
+/// With passwords a learner takes no login, and every verb has to do without.
+fn members_come_and_go(minor: &str, auth: &str) {
+    let mut site = Site::new(4, minor, &format!("{PLAIN}    auth: {auth}\n"));
+    let text = site.place.folder.read("inventory.yaml");
+    let spare = text.lines().rfind(|line| line.contains("address: ")).unwrap().to_owned();
+    site.place.folder.write("inventory.yaml", &text.replace(&format!("{spare}\n"), ""));
+    let (new, ip) = site.members().pop().unwrap();
+    site.forget(3);
+    site.play(&[]).ends(0);
+    lose(&site, 2);
+    let status = |healthy: &str| {
+        let said = site.place.folder.run(&["status", "prod", "-i", "inventory.yaml"]).ends(0);
+        assert!(said.stdout.starts_with(&format!("prod: healthy, {healthy} members")), "{}", said.stdout);
+    };
+    member(&site, &["replace", &site.names[2], "--yes"]).ends(0);
+    status("3 of 3");
+    member(&site, &["add", &new, "--ip", &ip, "--yes"]).ends(0);
+    status("4 of 4");
+    member(&site, &["remove", &site.names[0], "--yes"]).ends(0);
+    status("3 of 3");
+    // A living one gives way to one that is under another name where the first was.
+    let address = site.place.hosts[0].address().to_string();
+    member(&site, &["replace", &site.names[1], "--new-name", "etcd-9", "--ip", &address, "--yes"]).ends(0);
+    status("3 of 3");
+}
+
+#[test]
+fn members_come_and_go_with_passwords() {
+    members_come_and_go("3.4", "{ method: password }");
+    members_come_and_go("3.5", "{ method: password }");
+    members_come_and_go("3.6", "{ method: password }");
+    members_come_and_go("3.7", "{ method: password }");
+}
+
+#[test]
+fn members_come_and_go_without_authentication() {
+    members_come_and_go("3.4", "{ enabled: false, method: password }");
+    members_come_and_go("3.7", "{ enabled: false, method: password }");
+    members_come_and_go("3.5", "{ enabled: false }");
+    members_come_and_go("3.6", "{ enabled: false }");
+}
+
+#[test]
+fn a_member_that_crashed_over_and_over_is_replaced_at_the_first_try() {
+    let site = Site::new(3, "3.6", PLAIN);
+    site.play(&[]).ends(0);
+    // A wiped disk: etcd tries until systemd has had enough.
+    let wipe =
+        "systemctl stop etcd; rm -rf /var/lib/etcd/data/*; for n in 1 2 3 4 5 6 7 8; do systemctl start etcd; done";
+    let _ = site.place.hosts[2].run(&["sh", "-c", wipe]);
+    member(&site, &["replace", &site.names[2], "--yes"]).ends(0);
+    site.is_served_by_all();
+    no_learner(&site);
+}
+
 #[test]
 fn wherever_the_operator_is_killed_a_replacement_goes_on() {
     let site = broken(3, 1);
