@@ -300,9 +300,8 @@ impl Keep {
                 self.put(context, &self.module.authority, authority.trusted.as_bytes(), "644", false).await?;
             }
             if new_key {
-                self.put(context, &self.module.key, brought.key.as_bytes(), "600", true).await?;
-            }
-            if new_certificate {
+                self.put_pair(context, brought.key.as_bytes(), brought.pem.as_bytes()).await?;
+            } else if new_certificate {
                 self.put(context, &self.module.certificate, brought.pem.as_bytes(), "644", false).await?;
             }
         }
@@ -339,11 +338,13 @@ impl Keep {
         };
         // Before it is sent: a key that nobody here knows of would look like somebody else's.
         store.keep_issued(&self.module.name, &issued).map_err(failed)?;
-        if let Some(key) = &leaf.key {
-            context.masker.add(key);
-            self.put(context, &self.module.key, key.as_bytes(), "600", true).await?;
+        match &leaf.key {
+            Some(key) => {
+                context.masker.add(key);
+                self.put_pair(context, key.as_bytes(), leaf.certificate.as_bytes()).await?;
+            }
+            None => self.put(context, &self.module.certificate, leaf.certificate.as_bytes(), "644", false).await?,
         }
-        self.put(context, &self.module.certificate, leaf.certificate.as_bytes(), "644", false).await?;
         Ok(certificate)
     }
 
@@ -379,6 +380,16 @@ impl Keep {
             }
         }
         Ok(())
+    }
+
+    /// A key and its certificate, both or none: etcd reads them at each handshake, and a pair that does not fit makes none.
+    async fn put_pair(&self, context: &ActionContext, key: &[u8], certificate: &[u8]) -> Result<(), ActionError> {
+        let PkiCertificate { key: key_file, certificate: certificate_file, .. } = &self.module;
+        self.put(context, &format!("{key_file}.next"), key, "600", true).await?;
+        self.put(context, &format!("{certificate_file}.next"), certificate, "644", false).await?;
+        let swap = Payload::new(include_str!("pair.sh")).value("key", key_file).value("certificate", certificate_file);
+        let outcome = context.run(swap).await?;
+        if outcome.failed { Err(ActionError::Failed(outcome.msg)) } else { Ok(()) }
     }
 
     async fn put(
