@@ -45,6 +45,8 @@ pub struct ClusterArgs {
     auth: AuthSection,
     /// Where clients connect.
     client_port: u16,
+    /// Where the other members connect. Gates compare it with what etcd lists; without it they cannot.
+    peer_port: Option<u16>,
 }
 
 impl Default for ClusterArgs {
@@ -56,6 +58,7 @@ impl Default for ClusterArgs {
             tls: TlsSection::default(),
             auth: AuthSection::default(),
             client_port: 2379,
+            peer_port: None,
         }
     }
 }
@@ -73,6 +76,7 @@ impl ClusterArgs {
             tls: self.tls.clone(),
             auth: self.auth.clone(),
             client_port: self.client_port,
+            peer_port: self.peer_port,
         })
     }
 }
@@ -85,10 +89,12 @@ pub enum ClusterKey {
     Tls,
     Auth,
     ClientPort,
+    PeerPort,
 }
 
 impl ClusterKey {
-    pub const ALL: &'static [Self] = &[Self::Name, Self::Members, Self::Tls, Self::Auth, Self::ClientPort];
+    pub const ALL: &'static [Self] =
+        &[Self::Name, Self::Members, Self::Tls, Self::Auth, Self::ClientPort, Self::PeerPort];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -97,6 +103,7 @@ impl ClusterKey {
             Self::Tls => "tls",
             Self::Auth => "auth",
             Self::ClientPort => "client_port",
+            Self::PeerPort => "peer_port",
         }
     }
 
@@ -109,6 +116,7 @@ impl ClusterKey {
             Self::Tls => "{{ cluster.tls }}",
             Self::Auth => "{{ cluster.auth }}",
             Self::ClientPort => "{{ cluster.etcd.client_port | default(2379) }}",
+            Self::PeerPort => "{{ cluster.etcd.peer_port | default(2380) }}",
         }
     }
 }
@@ -153,8 +161,13 @@ impl Member {
 
     /// As `initial-cluster` wants it.
     pub fn peer(&self, port: u16) -> String {
+        format!("{}={}", self.name, self.peer_url(port))
+    }
+
+    /// Where the other members reach it.
+    pub fn peer_url(&self, port: u16) -> String {
         let host = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip.clone() };
-        format!("{}=https://{host}:{port}", self.name)
+        format!("https://{host}:{port}")
     }
 }
 
@@ -166,6 +179,7 @@ pub(super) struct Cluster {
     pub tls: TlsSection,
     pub auth: AuthSection,
     pub client_port: u16,
+    pub peer_port: Option<u16>,
 }
 
 impl Cluster {
@@ -176,6 +190,14 @@ impl Cluster {
     /// The members' names.
     pub fn names(&self) -> Vec<String> {
         self.members.iter().map(|member| member.name.clone()).collect()
+    }
+
+    /// Where the inventory says that the members reach each other, by name; nothing where it is not known.
+    pub fn peer_urls(&self) -> Vec<(String, String)> {
+        let urls = self
+            .peer_port
+            .map(|port| self.members.iter().map(move |member| (member.name.clone(), member.peer_url(port))));
+        urls.into_iter().flatten().collect()
     }
 
     /// Where its certificates are kept.

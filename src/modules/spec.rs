@@ -147,8 +147,8 @@ impl ModuleSpec {
 
     /// How a task says which cluster it is about, if the module has to know that.
     pub fn cluster_in_words(&self) -> Option<String> {
-        // Of the port there is one that is usual.
-        let keys = self.cluster.iter().filter(|key| **key != ClusterKey::ClientPort);
+        // Of the ports there is one that is usual.
+        let keys = self.cluster.iter().filter(|key| !matches!(key, ClusterKey::ClientPort | ClusterKey::PeerPort));
         let keys: Vec<String> = keys.map(|key| format!("{}: ...", key.name())).collect();
         (!keys.is_empty()).then(|| format!("`cluster: {{{}}}`", keys.join(", ")))
     }

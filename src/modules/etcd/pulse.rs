@@ -54,6 +54,12 @@ impl Pulse {
         pulse
     }
 
+    /// The same without members that serve a cluster of this id.
+    pub fn except(mut self, cluster_id: u64) -> Self {
+        self.serving.retain(|name| self.now.view(name).is_none_or(|view| view.cluster_id != cluster_id));
+        self
+    }
+
     /// Refuses what must not be done to a cluster that serves, or that might.
     pub fn refusal(&self, cluster: &str, way_out: &str) -> Option<Outcome> {
         let msg = match (self.serving.is_empty(), self.unknown.is_empty()) {

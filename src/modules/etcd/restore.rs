@@ -149,7 +149,7 @@ impl Module for EtcdRestore {
             RestoreState::Compared => Effects::read_only(),
             RestoreState::Placed => Effects::converging().writing([Resource::tree(&self.data_dir)]),
             RestoreState::Drilled => Effects { here: true, ..Effects::converging() },
-            // The playbook has asked whether the cluster may go; each member by itself could not tell.
+            // Whether the cluster may go is asked by the step itself; whether it can spare a member is not the question.
             RestoreState::Switched | RestoreState::Started => {
                 Effects::converging().writing([Resource::tree(&self.data_dir), Resource::Unit("etcd.service".into())])
             }
@@ -216,8 +216,8 @@ impl EngineAction for Restore {
         match self.module.state {
             RestoreState::Prepared => self.prepare(context).await,
             RestoreState::Placed => self.place(context).await,
-            RestoreState::Recorded => self.record(context),
-            RestoreState::Switched => self.on_member(context, "switch").await,
+            RestoreState::Recorded => self.record(context).await,
+            RestoreState::Switched => self.switch(context).await,
             RestoreState::Started => self.on_member(context, "start").await,
             RestoreState::Compared => self.compare(context).await,
             RestoreState::Drilled => self.drill(context).await,
@@ -233,11 +233,8 @@ pub(super) enum Source {
 
 impl Restore {
     fn new_cluster(&self, token: &str) -> NewCluster {
-        let peers = self.cluster.members.iter().map(|member| {
-            let peer = member.peer(self.module.peer_port);
-            let url = peer.split_once('=').map_or(peer.as_str(), |(_, url)| url).to_owned();
-            (member.name.clone(), url)
-        });
+        let peers =
+            self.cluster.members.iter().map(|member| (member.name.clone(), member.peer_url(self.module.peer_port)));
         NewCluster::new(peers, token)
     }
 
@@ -379,6 +376,28 @@ impl Restore {
         ))
     }
 
+    /// Hours may lie between the look before the upload and this step, and another process may have taken that look. Members that
+    /// run with the restored data already are no obstacle.
+    async fn came_back(&self, context: &ActionContext) -> Result<Option<Outcome>, ActionError> {
+        if self.module.force || context.check_mode() {
+            return Ok(None);
+        }
+        let cluster = &self.cluster.name;
+        let clients = self.cluster.onlookers(context).await?;
+        let pulse = pulse(context, &clients, &self.cluster).await.except(self.new_cluster(self.token()?).id);
+        let way_out = format!(
+            "When this restore was decided on, `{cluster}` did not serve. So nothing was stopped and no data was moved. To keep `{cluster}` as it is now, leave it at that; to replace it all the same, run `etcdrun restore {cluster} --force`, which keeps the old data"
+        );
+        Ok(pulse.refusal(cluster, &way_out))
+    }
+
+    async fn switch(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        match self.came_back(context).await? {
+            Some(refusal) => Ok(refusal),
+            None => self.on_member(context, "switch").await,
+        }
+    }
+
     /// Without a certificate nobody can be asked whether the cluster serves; but whether there is data can be seen.
     async fn strangers(&self, context: &ActionContext, why: &ActionError) -> Option<Outcome> {
         for member in &self.cluster.members {
@@ -466,7 +485,10 @@ impl Restore {
     }
 
     /// What was known of the old cluster is kept beside it.
-    fn record(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+    async fn record(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        if let Some(refusal) = self.came_back(context).await? {
+            return Ok(refusal);
+        }
         let (cluster, token) = (&self.cluster.name, self.token()?);
         let wrong = |error: crate::state::StateError| ActionError::Failed(error.to_string());
         let before = ClusterRecord::load(&context.state, cluster).map_err(wrong)?;
