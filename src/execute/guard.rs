@@ -168,12 +168,19 @@ impl NodeRun {
 
     /// Members of clusters that go down with a target, and whose turn it is not.
     fn members_at_stake(&self, target: &Host) -> Vec<(&Host, String)> {
-        let inventory = &self.context.inventory;
-        let rolls = self.context.graph.play(self.play).rolls;
-        let is_above = |member: &Host| inventory.hypervisor_of(member.id).is_some_and(|other| other.id == self.host);
-        let has_turn = |member: &Host| rolls && (member.id == self.host || is_above(member));
-        let members = self.members_on(target).into_iter().filter(|member| !has_turn(member));
+        let members = self.members_on(target).into_iter().filter(|member| !self.has_turn(member));
         members.filter_map(|member| Some((member, cluster_of(member)?.to_owned()))).collect()
+    }
+
+    /// Members of clusters that go down with a target, in their turn.
+    pub(super) fn members_in_turn(&self, target: &Host) -> Vec<(&Host, String)> {
+        let members = self.members_on(target).into_iter().filter(|member| self.has_turn(member));
+        members.filter_map(|member| Some((member, cluster_of(member)?.to_owned()))).collect()
+    }
+
+    fn has_turn(&self, member: &Host) -> bool {
+        let hypervisor = || self.context.inventory.hypervisor_of(member.id).map(|host| host.id);
+        self.context.graph.play(self.play).rolls && (member.id == self.host || hypervisor() == Some(self.host))
     }
 
     /// The members that go down with a target: itself, the guest that the task is about, or all guests.
@@ -214,7 +221,7 @@ fn cluster_of(host: &Host) -> Option<&str> {
 }
 
 /// Whether it stops etcd, or the machine that etcd is on.
-fn takes_down(effects: &Effects) -> bool {
+pub(super) fn takes_down(effects: &Effects) -> bool {
     let other_unit = |resource: &Resource| matches!(resource, Resource::Unit(name) if name != UNIT);
     effects.disrupts == Disruption::Yes && !effects.writes.iter().any(other_unit)
 }

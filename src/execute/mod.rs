@@ -28,6 +28,7 @@ mod rehearsal;
 mod scheduler;
 mod segment;
 mod settle;
+mod spare;
 mod specials;
 mod surroundings;
 mod turns;

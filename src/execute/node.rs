@@ -21,7 +21,7 @@ use crate::{
     graph::{NodeIndex, PlayIndex},
     inventory::HostId,
     model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status},
-    modules::{Action, ActionContext, ActionError, BuildContext, Progress},
+    modules::{Action, ActionContext, ActionError, BuildContext, ModuleSpec, Progress},
     playbook::Task,
     remote::{MemberWatch, Payload, RemoteError, Session, Step, StepSink},
     source::{Diagnostic, Kind, Node},
@@ -105,6 +105,9 @@ impl From<ActionError> for Trouble {
         match error {
             ActionError::Remote(error) => error.into(),
             ActionError::Failed(msg) => Self::failed(msg),
+            ActionError::Refused(msg) => {
+                Self::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), None)
+            }
             ActionError::Interrupted => Self::Interrupted,
         }
     }
@@ -341,6 +344,7 @@ impl NodeRun {
         if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
             self.keep_members_up(&effects, scope).await?;
             self.hold_target(scope).await?;
+            self.spare_again(&effects, scope).await?;
             self.intend().await?;
         }
         let watch = watched.map(|on| on.watch);
@@ -398,22 +402,27 @@ impl NodeRun {
                     false => None,
                 };
                 let entry = self.entry(effects, check_mode);
-                let context = ActionContext {
-                    session,
-                    timeout: self.task.timeout,
-                    entry,
-                    fenced,
-                    watch,
-                    job,
-                    state: self.context.options.state.clone(),
-                    opener: self.context.sources.opener().cloned(),
-                    progress: self.progress(),
-                    masker: self.context.sources.masker().clone(),
-                    reach: self.context.clone(),
-                    stop: self.context.interrupt.token(),
-                };
+                let context = ActionContext { entry, watch, job, ..self.action_context(session, fenced) };
                 self.within_limit(action.run(&context)).await.and_then(|outcome| self.known(outcome))
             }
+        }
+    }
+
+    /// What an action reaches: no ledger, no watch, no job of its own.
+    pub(super) fn action_context(&self, session: Arc<Session>, fenced: bool) -> ActionContext {
+        ActionContext {
+            session,
+            timeout: self.task.timeout,
+            entry: None,
+            fenced,
+            watch: None,
+            job: None,
+            state: self.context.options.state.clone(),
+            opener: self.context.sources.opener().cloned(),
+            progress: self.progress(),
+            masker: self.context.sources.masker().clone(),
+            reach: self.context.clone(),
+            stop: self.context.interrupt.token(),
         }
     }
 
@@ -432,6 +441,10 @@ impl NodeRun {
     pub(super) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
         let args = self.render(&self.task.args, scope)?;
         self.note_arguments(&args);
+        self.build_module(self.task.module, &args, scope)
+    }
+
+    pub(super) fn build_module(&self, module: &ModuleSpec, args: &Node, scope: &Scope) -> Result<Built, Trouble> {
         let check_mode = self.check_mode();
         let folders = self.context.folders(self.index, &self.task);
         let build = BuildContext {
@@ -444,7 +457,7 @@ impl NodeRun {
             span: self.task.span,
         };
         let (effects, action) =
-            self.task.module.build(&args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
+            module.build(args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
         Ok(Built { effects, action, check_mode })
     }
 

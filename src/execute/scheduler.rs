@@ -238,7 +238,7 @@ impl Scheduler {
         !self.gates_to_repeat.contains(&index) && self.has_ended(index)
     }
 
-    fn has_ended(&self, index: NodeIndex) -> bool {
+    pub(super) fn has_ended(&self, index: NodeIndex) -> bool {
         self.context.recorder.past(index.index()).is_some_and(|past| past.done.is_some())
     }
 

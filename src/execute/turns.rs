@@ -127,8 +127,32 @@ impl Scheduler {
         group.hosts.iter().find_map(of_host)
     }
 
-    /// Gates of a turn that is not over are looked at again, whatever an earlier process has seen.
+    /// Gates of a turn that is not over are looked at again, whatever an earlier process has seen; and so is every other gate in
+    /// front of something that is not done.
     pub(super) fn gates_to_repeat(&self) -> HashSet<NodeIndex> {
+        let graph = &self.context.graph;
+        let perishable = |index: &NodeIndex| graph.task_of(*index).is_some_and(|task| task.effects.perishable);
+        let open = (0..graph.len()).map(NodeIndex::new).filter(perishable).filter(|gate| self.opens_something(*gate));
+        self.gates_of_open_turns().into_iter().chain(open).collect()
+    }
+
+    /// Whether what comes right behind a node was not done yet.
+    fn opens_something(&self, gate: NodeIndex) -> bool {
+        let graph = &self.context.graph;
+        let (mut seen, mut next) = (HashSet::from([gate]), vec![gate]);
+        while let Some(index) = next.pop() {
+            for behind in graph.dag.neighbors(index).filter(|behind| seen.insert(*behind)).collect::<Vec<_>>() {
+                match graph.node(behind).kind.is_virtual() {
+                    true => next.push(behind),
+                    false if self.has_ended(behind) => {}
+                    false => return true,
+                }
+            }
+        }
+        false
+    }
+
+    fn gates_of_open_turns(&self) -> HashSet<NodeIndex> {
         let graph = &self.context.graph;
         let is_work = |index: &usize| !graph.node(NodeIndex::new(*index)).kind.is_virtual();
         let is_over = |after: &std::ops::Range<usize>| {

@@ -104,6 +104,8 @@ pub struct Effects {
     /// What it does cannot be known without running it (raw commands).
     pub opaque: bool,
     pub disrupts: Disruption,
+    /// What it says holds for the moment: a run that is resumed asks again before it acts on it.
+    pub perishable: bool,
     /// Asks the cluster itself before it takes a member down.
     pub careful: bool,
     /// Changes files of the operator.
@@ -122,6 +124,10 @@ impl Effects {
 
     pub fn read_only() -> Self {
         Self { read_only: true, ..Self::default() }
+    }
+
+    pub fn perishable(self) -> Self {
+        Self { perishable: true, ..self }
     }
 
     pub fn opaque() -> Self {

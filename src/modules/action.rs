@@ -165,6 +165,9 @@ pub enum ActionError {
     /// The task failed; the message is for the person.
     #[error("{0}")]
     Failed(String),
+    /// A gate of the action's own does not hold, and nothing was done.
+    #[error("{0}")]
+    Refused(String),
     /// It only waited, and the run was interrupted: as if it had never begun.
     #[error("interrupted while it waited")]
     Interrupted,

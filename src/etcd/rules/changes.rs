@@ -1,6 +1,6 @@
 //! Rules about changes of the list of members.
 
-use super::{Answer, Gate, MemberChange, Situation};
+use super::{super::observe::View, Answer, Decided, Gate, MemberChange, Situation};
 
 pub(super) fn learners_only(situation: &Situation<'_>, _: Gate) -> Answer {
     match situation.change {
@@ -27,6 +27,31 @@ pub(super) fn dead_goes_first(situation: &Situation<'_>, _: Gate) -> Answer {
         ),
     }
 }
+
+pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
+    let (Some(decided), Some(target)) = (situation.decided, situation.target) else {
+        return Answer::holds("nothing was decided of a member");
+    };
+    let now = situation.now;
+    let is_voter = now.voters().any(|voter| voter.name == target);
+    let serves = now.members.iter().any(|seen| seen.name == target && seen.is_well());
+    let is_corrupt = now.view(target).is_some_and(View::is_corrupt);
+    let changed = match decided {
+        _ if now.list().is_empty() => return Answer::refused("no member tells who belongs to the cluster", LOOK_AGAIN),
+        Decided::Gone if is_voter => format!("{target} had left the cluster when this was decided, and is a voter now"),
+        Decided::Dead if is_voter && serves => {
+            format!("{target} did not serve when this was decided, and it is a healthy voter now")
+        }
+        Decided::Corrupt if is_voter && serves && !is_corrupt => {
+            format!("{target} had damaged data when this was decided, and it is a healthy voter now")
+        }
+        _ => return Answer::holds(format!("{target} is what it was")),
+    };
+    Answer::refused(changed, LOOK_AGAIN)
+}
+
+const LOOK_AGAIN: &str =
+    "nothing was done to it: look at `etcdrun status`, and if it is to go all the same, run the command anew";
 
 pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some(MemberChange::Remove { replaced }) = situation.change else { return Answer::holds("nothing is removed") };

@@ -2,7 +2,7 @@
 
 use super::{
     super::observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
-    Answer, Gate, MemberChange, Situation,
+    Answer, Decided, Gate, MemberChange, Situation,
 };
 
 /// The members that must be well. The one in turn need not be before its turn: else what is broken could not be mended.
@@ -134,7 +134,12 @@ pub(super) fn members_started(situation: &Situation<'_>, _: Gate) -> Answer {
 pub(super) fn members_unchanged(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some(before) = situation.before else { return situation.unknown("which members there were before") };
     let (then, now) = (before.list(), situation.now.list());
-    match then == now {
+    // The address of the member in turn may be what its turn has changed.
+    let known = |member: &Listed| {
+        let urls = (!situation.is_target(&member.name)).then(|| member.peer_urls.clone());
+        (member.id, member.name.clone(), member.is_learner, urls)
+    };
+    match then.iter().map(known).eq(now.iter().map(known)) {
         true => Answer::holds("the members are the same as before"),
         false => Answer::refused(
             format!("the members were {}, and now they are {}", told(then), told(now)),
@@ -253,9 +258,10 @@ pub(super) fn quorum_now(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
-/// A member that comes, or gets a vote, takes nobody down.
+/// A member that comes, or gets a vote, takes nobody down; nor does one that is no voter any more.
 fn nobody_goes(situation: &Situation<'_>) -> bool {
-    matches!(situation.change, Some(MemberChange::AddLearner | MemberChange::AddVoter | MemberChange::Promote))
+    situation.decided == Some(Decided::Gone)
+        || matches!(situation.change, Some(MemberChange::AddLearner | MemberChange::AddVoter | MemberChange::Promote))
 }
 
 pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
@@ -273,6 +279,9 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
     // A small cluster cannot spare any: that is the next rule's business. One that is on a single machine goes with it, if
     // it may.
     let goes_as_a_whole = situation.consent.outage && !situation.along.is_empty();
+    if situation.is_stopped_already() {
+        return Answer::holds(format!("{target} is stopped already"));
+    }
     if others >= majority || (voters <= 2 && others + 1 >= voters) || goes_as_a_whole {
         return Answer::holds(format!("{others} of {voters} voters are well without {target}"));
     }

@@ -10,6 +10,7 @@
 //!
 //! For tests only, and only in debug builds: `ETCDRUN_TEST_RULE_OFF=ID` switches one rule off.
 
+mod addresses;
 mod changes;
 mod cluster;
 mod hosts;
@@ -20,7 +21,8 @@ mod versions;
 
 use serde::Serialize;
 
-pub use situation::{Consent, HostSeen, MemberChange, ReleaseSeen, Room, Situation, SnapshotSeen, Step};
+pub use addresses::is_at;
+pub use situation::{Consent, Decided, HostSeen, MemberChange, ReleaseSeen, Room, Situation, SnapshotSeen, Step};
 pub use versions::{FLOOR_3_5, FLOOR_3_6, RECOMMENDED_3_5};
 pub(super) use versions::{auth_refusal, step_refusal};
 
@@ -106,6 +108,9 @@ pub static RULES: &[Rule] = &[
     rule("one-leader", "all members follow the same leader", cluster::one_leader),
     rule("members-agree", "every member lists the same members", cluster::members_agree),
     rule("members-known", "the members are those of the inventory", cluster::members_known),
+    rule("addresses-known", "etcd lists the peer addresses that the inventory has", addresses::known),
+    rule("address-at-start", "the member in turn would start at the peer address that etcd lists", addresses::at_start),
+    rule("client-port", "members serve clients at the port that the inventory has", addresses::client_port),
     rule("members-started", "every member has a name, which it has from its start on", cluster::members_started),
     rule("members-unchanged", "the members are the same as before", cluster::members_unchanged),
     rule("no-learner", "no member is still learning", cluster::no_learner),
@@ -139,6 +144,7 @@ pub static RULES: &[Rule] = &[
     rule("patch-before-replace", "a 3.5 whose members are replaced is 3.5.26 or later", versions::patch_before_replace),
     rule("learners-only", "new members come as learners", changes::learners_only),
     rule("dead-goes-first", "a dead member is removed before another is added", changes::dead_goes_first),
+    rule("as-decided", "a member that goes is what it was when that was decided", changes::as_decided),
     rule("live-goes-last", "a living member is removed only once another has taken its place", changes::live_goes_last),
 ];
 
@@ -148,6 +154,7 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
     use Gate::{After, Back, Before, Settled, Stop};
     match (profile, gate) {
         (Profile::Upgrade, Before) => &[
+            "client-port", "addresses-known", "address-at-start",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-alarm", "linearizable-read", "caught-up", "quorum-after", "small-cluster", "versions-expected",
             "one-minor", "forbidden-3.5.0", "floor-3.5", "floor-3.6", "patch-3.5-first", "auth-3.4", "cluster-version",
@@ -155,27 +162,32 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "binary-verified", "snapshot-verified",
         ],
         (Profile::Restart, Before) => &[
+            "client-port", "address-at-start",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-alarm", "linearizable-read", "caught-up", "quorum-after", "small-cluster", "strict-reconfig", "clock",
             "disk-room",
         ],
         (Profile::Replace, Before) => &[
+            "addresses-known", "as-decided",
             "quorum-now", "one-leader", "members-agree", "no-learner", "no-corrupt", "quorum-after", "small-cluster",
             "unreachable-is-not-dead", "patch-before-replace", "strict-reconfig", "clock", "learners-only",
             "dead-goes-first", "live-goes-last", "snapshot-verified",
         ],
         (Profile::Nospace, Before) => &[
+            "client-port", "addresses-known", "address-at-start",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-corrupt", "linearizable-read", "quorum-now", "disk-room",
         ],
-        (Profile::Certificate, Before) => &["reachable", "clock"],
+        (Profile::Certificate, Before) => &["address-at-start", "reachable", "clock"],
         (Profile::Upgrade | Profile::Restart, Stop) => &[
+            "address-at-start",
             "one-leader", "no-alarm", "quorum-after", "small-cluster", "leader-off",
         ],
-        (Profile::Replace, Stop) => &["quorum-after", "small-cluster", "leader-off"],
-        (Profile::Nospace, Stop) => &["quorum-after", "small-cluster"],
-        (Profile::Certificate, Stop) => &["reachable"],
+        (Profile::Replace, Stop) => &["as-decided", "quorum-after", "small-cluster", "leader-off"],
+        (Profile::Nospace, Stop) => &["address-at-start", "quorum-after", "small-cluster"],
+        (Profile::Certificate, Stop) => &["address-at-start", "reachable"],
         (Profile::Upgrade | Profile::Restart, After) => &[
+            "addresses-known",
             "answers", "one-leader", "linearizable-read", "caught-up", "versions-expected", "members-unchanged",
             "no-new-alarm",
         ],
@@ -185,10 +197,12 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
         (Profile::Nospace, After) => &["answers", "one-leader", "linearizable-read", "members-unchanged", "no-corrupt"],
         (Profile::Certificate, After) => &["answers", "one-leader", "linearizable-read", "no-corrupt"],
         (Profile::Upgrade, Settled) => &[
+            "addresses-known",
             "answers", "one-leader", "members-agree", "members-known", "no-alarm", "linearizable-read",
             "versions-expected", "cluster-version", "storage-version",
         ],
         (Profile::Restart | Profile::Replace | Profile::Nospace, Settled) => &[
+            "addresses-known",
             "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner", "no-alarm",
             "linearizable-read",
         ],
@@ -197,13 +211,24 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
     }
 }
 
+/// What a restart of a member has to pass wherever it comes from.
+pub const SPARED: &[&str] = &["quorum-after", "small-cluster"];
+
+/// Asks these rules alone.
+pub fn judge_those(ids: &[&str], gate: Gate, situation: &Situation<'_>) -> Verdict {
+    judge_rules(switched_off().as_deref(), ids, gate, situation)
+}
+
 /// Asks all rules that count.
 pub fn judge(profile: Profile, gate: Gate, situation: &Situation<'_>) -> Verdict {
     judge_without(switched_off().as_deref(), profile, gate, situation)
 }
 
 fn judge_without(off: Option<&str>, profile: Profile, gate: Gate, situation: &Situation<'_>) -> Verdict {
-    let wanted = rules(profile, gate);
+    judge_rules(off, rules(profile, gate), gate, situation)
+}
+
+fn judge_rules(off: Option<&str>, wanted: &[&str], gate: Gate, situation: &Situation<'_>) -> Verdict {
     let counting = RULES.iter().filter(|rule| wanted.contains(&rule.id) && Some(rule.id) != off);
     let findings = counting.map(|rule| Finding { rule: rule.id, answer: (rule.check)(situation, gate) }).collect();
     Verdict { findings }

@@ -10,6 +10,10 @@ use crate::model::Version;
 pub struct Situation<'a> {
     /// The members that the inventory has.
     pub members: &'a [String],
+    /// Where the inventory says that members reach each other, by name; empty where it is not known.
+    pub peers: &'a [(String, String)],
+    /// Where the inventory says that clients are served; for the look at hosts.
+    pub client_port: Option<u16>,
     pub now: &'a Observation,
     /// The look before the member in turn was touched; for the gates behind that.
     pub before: Option<&'a Observation>,
@@ -27,6 +31,8 @@ pub struct Situation<'a> {
     pub snapshot: Option<SnapshotSeen>,
     /// What is to happen to the list of members.
     pub change: Option<MemberChange>,
+    /// What the member in turn was found to be when this was decided.
+    pub decided: Option<Decided>,
     pub consent: Consent,
     /// Nothing is done yet: what is not known is said, and does not count against it.
     pub planning: bool,
@@ -69,6 +75,12 @@ pub struct HostSeen {
     pub release: Option<ReleaseSeen>,
     /// Whether the server that runs checks changes of its members.
     pub strict_reconfig: Option<bool>,
+    /// No server runs there, and none is about to start.
+    pub is_stopped: bool,
+    /// Where it listens for other members once it starts again, as its settings on the disk say.
+    pub next_peers: Option<Vec<String>>,
+    /// The port at which the server that runs listens for clients.
+    pub client_port: Option<u16>,
 }
 
 /// A file system, and what is going to be put there.
@@ -110,10 +122,23 @@ pub enum MemberChange {
     },
 }
 
+/// What a member was found to be when it was decided that it goes. Hours may have passed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// A voter that does not serve.
+    Dead,
+    /// A voter that runs, on damaged data.
+    Corrupt,
+    /// No voter any more.
+    Gone,
+}
+
 impl<'a> Situation<'a> {
     pub fn new(members: &'a [String], now: &'a Observation) -> Self {
         Self {
             members,
+            peers: &[],
+            client_port: None,
             now,
             before: None,
             target: None,
@@ -123,6 +148,7 @@ impl<'a> Situation<'a> {
             hosts: &[],
             snapshot: None,
             change: None,
+            decided: None,
             consent: Consent::default(),
             planning: false,
         }
@@ -137,6 +163,14 @@ impl<'a> Situation<'a> {
     /// Whether this is the member in turn, or goes down with it.
     pub(super) fn is_target(&self, name: &str) -> bool {
         self.target == Some(name) || self.along.iter().any(|other| other == name)
+    }
+
+    /// Whether no server runs where the member in turn is, and those that go down with it. Then nothing more goes down, and what
+    /// was begun should come to its end. One that is taken out of the list counts all the same.
+    pub(super) fn is_stopped_already(&self) -> bool {
+        let stopped = |name: &str| self.hosts.iter().any(|host| host.name == name && host.is_stopped);
+        let mut going = self.target.into_iter().chain(self.along.iter().map(String::as_str));
+        self.change.is_none() && self.target.is_some() && going.all(stopped)
     }
 
     /// The member in turn, and those that go down with it.

@@ -11,6 +11,8 @@ use crate::model::Version;
 /// A cluster, and what is known beside it. Its first member is in turn, its last one leads.
 struct World {
     members: Vec<String>,
+    peers: Vec<(String, String)>,
+    client_port: u16,
     now: Observation,
     before: Observation,
     hosts: Vec<HostSeen>,
@@ -20,6 +22,7 @@ struct World {
     step: Option<Step>,
     snapshot: Option<SnapshotSeen>,
     change: Option<MemberChange>,
+    decided: Option<Decided>,
     consent: Consent,
 }
 
@@ -84,9 +87,15 @@ impl World {
             rooms: vec![Room { path: "/var/lib/etcd".into(), free: 2 << 20, needed: 1 << 20, what: "a copy".into() }],
             release: Some(release.clone()),
             strict_reconfig: Some(true),
+            is_stopped: false,
+            next_peers: None,
+            client_port: Some(2379),
         };
+        let peers = (1..=members).map(|id| (format!("etcd-{id}"), format!("https://10.0.0.{id}:2380"))).collect();
         Self {
             hosts: names.iter().map(host).collect(),
+            peers,
+            client_port: 2379,
             members: names,
             now: look(gate),
             before: look(Gate::Before),
@@ -96,6 +105,7 @@ impl World {
             step: step(from, to),
             snapshot: Some(SnapshotSeen { size: (1 << 20) + 32, sum_matches: true, age: None }),
             change: None,
+            decided: None,
             consent: Consent::default(),
         }
     }
@@ -103,6 +113,8 @@ impl World {
     fn situation(&self) -> Situation<'_> {
         Situation {
             members: &self.members,
+            peers: &self.peers,
+            client_port: Some(self.client_port),
             now: &self.now,
             before: Some(&self.before),
             target: Some(&self.target),
@@ -112,6 +124,7 @@ impl World {
             hosts: &self.hosts,
             snapshot: self.snapshot,
             change: self.change,
+            decided: self.decided,
             consent: self.consent,
             planning: false,
         }
@@ -173,6 +186,11 @@ static CASES: &[Case] = {
             world.view(2).list.as_mut().unwrap()[0].peer_urls = vec!["https://10.9.9.9:2380".into()];
         }),
         case("members-known", Upgrade, Before, 3, |world| world.members.push("etcd-9".into())),
+        case("addresses-known", Upgrade, Before, 3, |world| world.peers[1].1 = "https://10.0.0.2:12380".into()),
+        case("address-at-start", Restart, Stop, 3, |world| {
+            world.hosts[0].next_peers = Some(vec!["https://10.0.0.1:12380".into()]);
+        }),
+        case("client-port", Restart, Before, 3, |world| world.hosts[2].client_port = Some(4001)),
         case("members-started", Upgrade, Before, 5, |world| {
             let new = Listed {
                 id: 9,
@@ -245,6 +263,10 @@ static CASES: &[Case] = {
         case("dead-goes-first", Replace, Before, 5, |world| {
             world.change = Some(MemberChange::AddLearner);
             world.silence(4);
+        }),
+        case("as-decided", Replace, Stop, 3, |world| {
+            world.change = Some(MemberChange::Remove { replaced: false });
+            world.decided = Some(Decided::Dead);
         }),
         case("live-goes-last", Replace, Before, 3, |world| {
             world.change = Some(MemberChange::Remove { replaced: false })
@@ -381,6 +403,79 @@ fn members_on_one_machine_go_down_together() {
     assert_eq!(against(3, &["etcd-2"], false), ["quorum-after"]);
     assert_eq!(against(5, &["etcd-2"], false), [""; 0]);
     assert_eq!(against(3, &["etcd-2", "etcd-3"], true), [""; 0], "all of it goes, and may");
+}
+
+#[test]
+fn a_member_may_change_its_address_in_its_own_turn_only() {
+    let moved = |member: usize, gate: Gate| {
+        let mut world = World::on_the_way(gate, 3, TO, TO);
+        world.step = None;
+        world.peers.iter_mut().for_each(|(_, url)| *url = url.replace("2380", "12380"));
+        world.every_view(|view| {
+            let listed = &mut view.list.as_mut().unwrap()[member - 1];
+            listed.peer_urls = vec![format!("https://10.0.0.{member}:12380")];
+        });
+        let verdict = judge(Profile::Restart, gate, &world.situation());
+        verdict.against().map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(moved(1, Gate::Before), [""; 0], "the others are to come");
+    assert_eq!(moved(1, Gate::After), [""; 0], "the others are to come");
+    assert_eq!(moved(2, Gate::After), ["addresses-known", "members-unchanged"], "another one, which has no turn");
+    assert_eq!(moved(1, Gate::Settled), ["addresses-known"], "none may be left behind");
+}
+
+#[test]
+fn who_listens_everywhere_is_reached_at_the_port_that_is_listed() {
+    let listed = Listed { id: 1, name: "a".into(), peer_urls: vec!["https://10.0.0.1:2380".into()], is_learner: false };
+    assert!(is_at("https://10.0.0.1:2380", &listed) && is_at("https://0.0.0.0:2380", &listed));
+    assert!(is_at("https://[::]:2380", &listed));
+    assert!(!is_at("https://10.0.0.1:12380", &listed) && !is_at("https://0.0.0.0:12380", &listed));
+    assert!(!is_at("https://10.0.0.2:2380", &listed));
+}
+
+#[test]
+fn what_was_decided_of_a_member_has_to_hold_when_it_goes() {
+    let against = |decided: Decided, world: fn(&mut World)| {
+        let mut changed = World::on_the_way(Gate::Stop, 3, TO, TO);
+        changed.decided = Some(decided);
+        changed.change = (decided != Decided::Gone).then_some(MemberChange::Remove { replaced: false });
+        world(&mut changed);
+        let verdict = judge(Profile::Replace, Gate::Stop, &changed.situation());
+        verdict.against().map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(against(Decided::Dead, |world| world.silence(1)), [""; 0], "it is dead");
+    assert_eq!(against(Decided::Dead, |_| {}), ["as-decided"], "it came back");
+    // It came back, and another one died.
+    assert_eq!(against(Decided::Dead, |world| world.silence(2)), ["as-decided", "quorum-after"]);
+    let corrupt = |world: &mut World| {
+        world.every_view(|view| view.alarms.push(Alarm { member: 1, kind: AlarmKind::Corrupt }));
+    };
+    assert_eq!(against(Decided::Corrupt, corrupt), [""; 0]);
+    assert_eq!(against(Decided::Corrupt, |_| {}), ["as-decided"], "its data was replaced");
+    assert_eq!(against(Decided::Gone, |_| {}), ["as-decided"], "it was added again");
+    let left = |world: &mut World| world.every_view(|view| drop(view.list.as_mut().unwrap().remove(0)));
+    assert_eq!(against(Decided::Gone, left), [""; 0], "two voters are left, and none goes");
+}
+
+#[test]
+fn voters_are_those_that_etcd_lists_and_not_those_of_the_inventory() {
+    // Five voters, two of them gone, and the inventory was shortened by hand.
+    let mut world = World::on_the_way(Gate::Stop, 5, TO, TO);
+    world.members.truncate(3);
+    world.now.members.truncate(3);
+    world.every_view(|view| view.leader = Some(2));
+    let verdict = judge_those(SPARED, Gate::Stop, &world.situation());
+    assert!(verdict.told().contains("only 2 of 5 voters"), "{}", verdict.told());
+}
+
+#[test]
+fn what_is_stopped_already_may_be_brought_to_its_end() {
+    let mut world = World::on_the_way(Gate::Stop, 3, TO, TO);
+    world.silence(1);
+    world.silence(2);
+    assert!(!judge_those(SPARED, Gate::Stop, &world.situation()).holds());
+    world.hosts[0].is_stopped = true;
+    assert!(judge_those(SPARED, Gate::Stop, &world.situation()).holds());
 }
 
 #[test]

@@ -18,8 +18,8 @@ use crate::{
     etcd::{
         observe::{Observation, observe},
         rules::{
-            Answer, Consent, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step, Verdict,
-            judge,
+            Answer, Consent, Decided, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step,
+            Verdict, judge,
         },
         snapshot,
     },
@@ -49,6 +49,9 @@ pub struct EtcdGate {
     /// What is to happen to the list of members.
     #[serde(default)]
     change: Option<GateChange>,
+    /// What the member in turn was found to be when it was decided that it goes. If it is something else by now, the gate is shut.
+    #[serde(default)]
+    decided: Option<GateDecided>,
     /// The guest of the member in turn is powered off before it is taken out.
     #[serde(default)]
     fenced: bool,
@@ -109,6 +112,18 @@ enum GateChange {
     Shrink,
 }
 
+/// What a member was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateDecided {
+    /// A voter that does not serve.
+    Dead,
+    /// A voter that runs, on damaged data.
+    Corrupt,
+    /// No voter any more.
+    Gone,
+}
+
 /// When rules are asked.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -162,7 +177,7 @@ impl Module for EtcdGate {
     ];
 
     fn effects(&self) -> Effects {
-        Effects::read_only()
+        Effects::read_only().perishable()
     }
 
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
@@ -239,6 +254,10 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// No waiting helps against these.
 const HOPELESS: &[&str] = &[
     "small-cluster",
+    "addresses-known",
+    "address-at-start",
+    "client-port",
+    "as-decided",
     "one-minor",
     "forbidden-3.5.0",
     "floor-3.5",
@@ -272,7 +291,7 @@ impl EngineAction for Wait {
             }
             clients => clients?,
         };
-        let names = self.cluster.names();
+        let (names, peers) = (self.cluster.names(), self.cluster.peer_urls());
         let snapshot = self.verified_snapshot().await;
         let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
         let mut mark = observe(&clients, FIRST_LOOK).await.mark();
@@ -280,6 +299,8 @@ impl EngineAction for Wait {
             let now = observe(&clients, LOOK).await;
             let hosts = self.hosts(context, &now).await;
             let situation = Situation {
+                peers: &peers,
+                client_port: Some(self.cluster.client_port),
                 before: self.before.as_ref(),
                 target: self.module.name.as_deref(),
                 along: &self.module.along,
@@ -288,6 +309,7 @@ impl EngineAction for Wait {
                 hosts: &hosts,
                 snapshot,
                 change: self.module.change.map(GateChange::rule),
+                decided: self.module.decided.map(GateDecided::rule),
                 consent: self.consent,
                 ..Situation::new(&names, &now)
             };
@@ -319,6 +341,16 @@ impl EngineAction for Wait {
     }
 }
 
+impl GateDecided {
+    fn rule(self) -> Decided {
+        match self {
+            Self::Dead => Decided::Dead,
+            Self::Corrupt => Decided::Corrupt,
+            Self::Gone => Decided::Gone,
+        }
+    }
+}
+
 impl GateChange {
     fn rule(self) -> MemberChange {
         match self {
@@ -330,10 +362,8 @@ impl GateChange {
 
 impl Wait {
     async fn hosts(&self, context: &ActionContext, now: &Observation) -> Vec<HostSeen> {
-        // What is asked right before a stop, or again and again after a start, is asked of etcd alone.
-        if matches!(self.gate, Gate::After | Gate::Settled | Gate::Back)
-            || (self.gate, self.profile) == (Gate::Stop, Profile::Upgrade)
-        {
+        // What is asked again and again after a start is asked of etcd alone.
+        if matches!(self.gate, Gate::After | Gate::Settled | Gate::Back) {
             return Vec::new();
         }
         let EtcdGate { data_dir, server, .. } = &self.module;

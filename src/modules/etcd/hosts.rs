@@ -109,7 +109,7 @@ async fn see_host(way: &Way, questions: Questions<'_>, observation: &Observation
 
 /// What the host says, and how far its clock is ahead of ours.
 async fn ask(session: &Session, questions: Questions<'_>) -> Result<(Outcome, Option<(i64, u64)>), String> {
-    let payload = Payload::new(include_str!("hosts.sh"))
+    let payload = Payload::new(concat!(include_str!("peers.sh"), include_str!("hosts.sh")))
         .value("data_dir", questions.data_dir)
         .value("server", questions.server.map_or("", |server| server.path));
     let start = milliseconds();
@@ -152,7 +152,10 @@ fn told(
         wanted: server.sha256.to_owned(),
     });
     let strict_reconfig = text("strict").map(|word| word == "yes");
-    HostSeen { clock, rooms, release, strict_reconfig, ..seen }
+    let next_peers = text("next_peers").map(|urls| urls.split(',').map(str::to_owned).collect());
+    let is_stopped = outcome.data.get("stopped").and_then(Value::as_bool) == Some(true);
+    let client_port = text("client_port").and_then(|port| port.parse().ok());
+    HostSeen { clock, rooms, release, strict_reconfig, is_stopped, next_peers, client_port, ..seen }
 }
 
 fn number(outcome: &Outcome, name: &str) -> Option<u64> {

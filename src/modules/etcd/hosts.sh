@@ -40,10 +40,27 @@ if [ "$arg_server" ]; then
 fi
 
 have systemctl || exit 0
-pid=$(systemctl show -p MainPID --value -- etcd.service 2> /dev/null)
+
+peers=$(next_peers)
+if [ "$peers" ]; then result next_peers "$peers"; fi
+
+pid='' state=''
+properties=$(systemctl show -p MainPID -p ActiveState -- etcd.service 2> /dev/null)
+while IFS='=' read -r key value; do
+    case $key in
+    MainPID) pid=$value ;;
+    ActiveState) state=$value ;;
+    esac
+done << PROPERTIES
+$properties
+PROPERTIES
+case $state in inactive | failed) result_bool stopped 1 ;; esac
 case $pid in '' | 0) exit 0 ;; esac
 said=$(tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null; tr '\0' '\n' < "/proc/$pid/cmdline" 2> /dev/null)
 case $said in
 *ETCD_STRICT_RECONFIG_CHECK=false* | *strict-reconfig-check=false*) result strict no ;;
 ?*) result strict yes ;;
 esac
+clients=$(printf '%s\n' "$said" | value_of ETCD_LISTEN_CLIENT_URLS)
+clients=${clients%%,*}
+case ${clients##*:} in '' | *[!0-9]*) ;; *) result client_port "${clients##*:}" ;; esac

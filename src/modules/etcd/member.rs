@@ -141,8 +141,7 @@ impl EngineAction for Change {
 
 impl Change {
     fn peer_url(&self) -> Option<String> {
-        let peer = self.own.as_ref()?.peer(self.module.peer_port);
-        peer.split_once('=').map(|(_, url)| url.to_owned())
+        Some(self.own.as_ref()?.peer_url(self.module.peer_port))
     }
 
     /// Before its first start the cluster knows its address alone. Here its name is known as well.
@@ -190,7 +189,7 @@ impl Change {
         for gate in gates {
             let verdict = judge(Profile::Replace, *gate, &situation);
             if verdict.against().any(|finding| matches!(finding.answer, Answer::Refused { .. })) {
-                return Err(ActionError::Failed(verdict.told()));
+                return Err(ActionError::Refused(verdict.told()));
             }
         }
         Ok(())
@@ -204,7 +203,7 @@ impl Change {
         change: MemberChange,
     ) -> Result<Option<Outcome>, ActionError> {
         match self.judge(now, change) {
-            Err(ActionError::Failed(msg)) if context.check_mode() => {
+            Err(ActionError::Refused(msg)) if context.check_mode() => {
                 Ok(Some(Outcome { unknown: true, msg, ..Outcome::ok() }))
             }
             judged => judged.map(|()| None),
@@ -276,7 +275,7 @@ impl Change {
             sleep(PAUSE).await;
         };
         // A learner that stays behind is in the way of everything else.
-        self.take_out(context, clients, listed.id).await?;
+        self.take_out(context, clients, listed.id, None).await?;
         let name = &self.module.name;
         Err(ActionError::Failed(format!(
             "{name} was not ready for a vote within {limit:?} ({problem}), and was taken out again; see why (`etcdrun logs {name}`), and run the command anew: a new attempt begins with empty data"
@@ -333,19 +332,27 @@ impl Change {
         if context.check_mode() {
             return Ok(Outcome { msg: "would be taken out".into(), ..Outcome::changed() });
         }
-        self.take_out(context, clients, listed.id).await?;
+        self.take_out(context, clients, listed.id, (!listed.is_learner).then_some(change)).await?;
         Ok(Outcome { msg: "taken out; its data can never rejoin".into(), ..Outcome::changed() }
             .with("id", format!("{:x}", listed.id)))
     }
 
-    async fn take_out(&self, context: &ActionContext, clients: &[MemberClient], id: u64) -> Result<(), ActionError> {
+    /// A voter goes only while the rules let it, also after tries that took long.
+    async fn take_out(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        id: u64,
+        judged: Option<MemberChange>,
+    ) -> Result<(), ActionError> {
         let start = Instant::now();
         loop {
-            let now = led(clients).await;
+            let now = self.named(led(clients).await);
             let leader = leader(clients, &now)?;
             if !now.list().iter().any(|member| member.id == id) {
                 return Ok(());
             }
+            judged.map_or(Ok(()), |change| self.judge(&now, change))?;
             fence(context).await?;
             let removed = async {
                 let mut client = leader.client().await?;

@@ -13,28 +13,34 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
-    cluster::{Cluster, ClusterArgs, ClusterKey, led},
+    cluster::{Cluster, ClusterArgs, ClusterKey, etcd_failed, fence, leader, led},
 };
 use crate::{
     etcd::{
-        ClusterStatus, EtcdError, MemberClient,
+        ClusterRecord, EtcdError, MemberClient, Phase,
         lead::{hand_over, successors},
-        look,
+        observe::{Observation, observe, see},
+        rules::{Gate, SPARED, Situation, is_at, judge_those},
     },
     model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("service.sh"));
+const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("peers.sh"), include_str!("service.sh"));
 const UNIT: &str = "etcd.service";
 const HAND_OVER: Duration = Duration::from_secs(10);
-/// How long the others may take to be well.
+/// How long the others may take to be healthy.
 const SOON: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_secs(10);
+/// How often leadership is transferred away before that is given up.
+const TRANSFERS: usize = 3;
 
 /// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
 ///
-/// Members restart one at a time, each only while the others have a majority without it; where they do not yet, they have 15
-/// seconds. The leader first hands over to another. A member that restarts is awaited: until it answers, and has caught up.
+/// Members restart one at a time, each only while the other voters that etcd lists have a majority without it; where they do not
+/// yet, they have 15 seconds. The leader first transfers leadership, and then the others are looked at once more. Where the settings
+/// have a new peer address, etcd is told before the member starts with it. A member that restarts is awaited: until it answers, and
+/// has caught up.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdService {
@@ -91,6 +97,7 @@ impl EngineAction for Converge {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let looked = context.run(self.payload("look")).await?;
         let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
+        let next: Vec<&str> = text("next_peers").map(|urls| urls.split(',').collect()).unwrap_or_default();
         match (text("state"), text("newer")) {
             _ if looked.failed => Ok(looked),
             (Some("missing"), _) if context.check_mode() => {
@@ -100,8 +107,8 @@ impl EngineAction for Converge {
             (Some("active"), Some(newer)) if context.check_mode() => {
                 Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
             }
-            (Some("active"), Some(newer)) => self.restart(context, newer).await,
-            _ => Ok(context.run(self.payload("start")).await?.with("restarted", false)),
+            (Some("active"), Some(newer)) => self.restart(context, newer, &next).await,
+            _ => self.start(context, &next).await,
         }
     }
 }
@@ -115,12 +122,33 @@ impl Converge {
         self.module.reads.iter().fold(payload, Payload::arg)
     }
 
-    async fn restart(&self, context: &ActionContext, newer: &str) -> Result<Outcome, ActionError> {
+    /// One that does not run takes nobody down. But a cluster that exists must know where it is going to be.
+    async fn start(&self, context: &ActionContext, next: &[&str]) -> Result<Outcome, ActionError> {
+        let record = ClusterRecord::load(&context.state, &self.cluster.name);
+        let forms = matches!(record, Ok(Some(ClusterRecord { phase: Phase::Forming, .. })));
+        if !forms && !context.check_mode() {
+            let clients = self.cluster.clients(context).await?;
+            let now = observe(&clients, LOOK).await;
+            self.tell_address(context, &clients, &now, next).await?;
+        }
+        Ok(context.run(self.payload("start")).await?.with("restarted", false))
+    }
+
+    async fn restart(&self, context: &ActionContext, newer: &str, next: &[&str]) -> Result<Outcome, ActionError> {
         let turn = turn(&self.cluster.name);
         let _mine = turn.lock().await;
         let clients = self.cluster.clients(context).await?;
-        let before = self.spared(&clients).await?;
-        self.hand_over(&clients, &before).await?;
+        let mut before = self.spared(&clients).await?;
+        // While leadership moves, another member may die, or leadership may come back.
+        for _ in 0..TRANSFERS {
+            if !self.hand_over(&clients, &before).await? {
+                break;
+            }
+            before = self.spared(&clients).await?;
+        }
+        if self.tell_address(context, &clients, &before, next).await? {
+            before = self.spared(&clients).await?;
+        }
         let outcome = context.run(self.payload("restart")).await?;
         if outcome.failed {
             return Ok(outcome);
@@ -130,40 +158,43 @@ impl Converge {
     }
 
     /// How things are once the others can do without this one. Where they elect, or one of them has just started, they soon can.
-    async fn spared(&self, clients: &[MemberClient]) -> Result<ClusterStatus, ActionError> {
-        let (start, voters) = (Instant::now(), self.cluster.members.len());
-        let could_be = voters > voters / 2 + 1;
+    async fn spared(&self, clients: &[MemberClient]) -> Result<Observation, ActionError> {
+        let start = Instant::now();
         loop {
-            let status = look(clients).await;
-            match self.can_spare(&status) {
-                Err(_) if could_be && start.elapsed() < SOON => sleep(Duration::from_millis(100)).await,
-                result => return result.map(|()| status),
+            let now = observe(clients, LOOK).await;
+            match self.can_spare(&now) {
+                Err(_) if now.voters().count() != 1 && start.elapsed() < SOON => {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                result => return result.map(|()| now),
             }
         }
     }
 
-    /// The others must be a majority of all, whatever state this one is in.
-    fn can_spare(&self, status: &ClusterStatus) -> Result<(), ActionError> {
-        let name = &self.module.name;
-        let voters = self.cluster.members.len();
-        let others = status.members.iter().flatten().filter(|member| member.name != *name && member.is_healthy);
-        let (others, majority) = (others.count(), voters / 2 + 1);
-        if others >= majority || self.module.allow_outage {
+    /// The other voters must be a majority of all that etcd lists, whatever state this one is in.
+    fn can_spare(&self, now: &Observation) -> Result<(), ActionError> {
+        if self.module.allow_outage {
             return Ok(());
         }
-        let trouble = status.members.iter().find_map(|member| member.as_ref().err());
-        let trouble = trouble.map(|error| format!(" ({error})")).unwrap_or_default();
-        Err(ActionError::Failed(format!(
-            "{name} has to restart, but only {others} of the other members are well{trouble}, and {majority} of {voters} must be: the cluster would stop answering; set `etcd_allow_outage` to restart nevertheless"
-        )))
+        let (names, name) = (self.cluster.names(), self.module.name.as_str());
+        let situation = Situation { target: Some(name), ..Situation::new(&names, now) };
+        let verdict = judge_those(SPARED, Gate::Stop, &situation);
+        match verdict.holds() {
+            true => Ok(()),
+            false => Err(ActionError::Refused(format!(
+                "{name} has to restart, and the cluster cannot spare it: {}\nTo restart it nevertheless, run the playbook with `-e etcd_allow_outage=true`",
+                verdict.told()
+            ))),
+        }
     }
 
-    /// Who leads is asked again just before. Afterwards another one leads, and the others serve with it.
-    async fn hand_over(&self, clients: &[MemberClient], status: &ClusterStatus) -> Result<(), ActionError> {
+    /// Whether leadership was transferred away. Who leads is read again just before. Afterwards another one leads, and the others
+    /// serve with it.
+    async fn hand_over(&self, clients: &[MemberClient], before: &Observation) -> Result<bool, ActionError> {
         let name = self.module.name.as_str();
-        let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(()) };
-        if status.leader() != Some(name) {
-            return Ok(());
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(false) };
+        if before.leader().map(|(leader, _)| leader) != Some(name) {
+            return Ok(false);
         }
         let now = led(clients).await;
         let client_of = |name: &str| clients.iter().find(|client| *client.name == *name).cloned();
@@ -174,30 +205,65 @@ impl Converge {
             .collect();
         if others.is_empty() {
             // It leads no more, or is alone, which was allowed.
-            return Ok(());
+            return Ok(false);
         }
-        let failed = |error: EtcdError| ActionError::Failed(format!("cannot hand over the lead: {error}"));
-        hand_over(own, &others, HAND_OVER).await.map(drop).map_err(failed)
+        let failed = |error: EtcdError| ActionError::Failed(format!("cannot transfer leadership: {error}"));
+        hand_over(own, &others, HAND_OVER).await.map(|successor| successor.is_some()).map_err(failed)
+    }
+
+    /// Tells the cluster where this member is going to be, if its settings have it listen elsewhere than etcd lists it. Without
+    /// that it would look healthy, since it dials the others, and none of them could dial it.
+    async fn tell_address(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+        next: &[&str],
+    ) -> Result<bool, ActionError> {
+        let name = self.module.name.as_str();
+        let Some(listed) = now.list().iter().find(|member| member.name == name) else { return Ok(false) };
+        if next.is_empty() || next.iter().any(|listens| is_at(listens, listed)) {
+            return Ok(false);
+        }
+        let (old, next) = (listed.peer_urls.join(", "), next.join(", "));
+        let wanted = self.cluster.peer_urls().into_iter().find(|(member, url)| member == name && next == *url);
+        let refused = |why: &str| {
+            Err(ActionError::Refused(format!(
+                "cannot start {name} at {next}: etcd lists it at {old}, and {why}; nothing was restarted. Put the old address back, or give the member a new place with `etcdrun member move`"
+            )))
+        };
+        match wanted {
+            None => refused("the inventory has neither of the two"),
+            // Before 3.5.31 and 3.6.12 an update makes a voter of a learner, ready or not.
+            Some(_) if listed.is_learner => refused("it is a learner, whose address etcd does not change safely"),
+            Some((_, url)) => {
+                let leader = leader(clients, now)?;
+                fence(context).await?;
+                let mut client = leader.client().await.map_err(etcd_failed)?;
+                leader.bounded(client.member_update(listed.id, [url])).await.map_err(etcd_failed)?;
+                Ok(true)
+            }
+        }
     }
 
     /// It answers, and has applied all that was there before.
-    async fn await_healthy(&self, clients: &[MemberClient], before: &ClusterStatus) -> Result<(), ActionError> {
+    async fn await_healthy(&self, clients: &[MemberClient], before: &Observation) -> Result<(), ActionError> {
         const LIMIT: Duration = Duration::from_secs(120);
         let name = self.module.name.as_str();
-        let own: Vec<MemberClient> = clients.iter().filter(|client| &*client.name == name).cloned().collect();
-        let index = before.members.iter().flatten().map(|member| member.raft_index).max().unwrap_or_default();
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(()) };
+        let index = before.views().map(|(_, view)| view.raft_index).max().unwrap_or_default();
         let start = Instant::now();
         loop {
-            let problem = match look(&own).await.members.into_iter().next() {
-                Some(Ok(member)) if !member.is_healthy || member.leader.is_none() => {
-                    "it does not answer reads".to_owned()
-                }
-                Some(Ok(member)) if member.applied_index < index => "it has not caught up".to_owned(),
-                Some(Ok(_)) | None => return Ok(()),
-                Some(Err(error)) => error.to_string(),
+            let seen = see(own, LOOK).await;
+            let problem = match (&seen.answer, seen.trouble()) {
+                (Ok(view), None) if view.has_reached(index) => return Ok(()),
+                (Ok(view), None) => format!("it has applied {} of {index}", view.applied_index),
+                (_, problem) => problem.unwrap_or_default(),
             };
             if start.elapsed() >= LIMIT {
-                return Err(ActionError::Failed(format!("{name} is not well {LIMIT:?} after its restart: {problem}")));
+                return Err(ActionError::Failed(format!(
+                    "{name} is not healthy {LIMIT:?} after its restart: {problem}"
+                )));
             }
             sleep(Duration::from_millis(100)).await;
         }

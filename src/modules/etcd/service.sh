@@ -71,19 +71,23 @@ look)
         exit 0
     fi
     result state "$active_state"
+    peers=$(next_peers)
+    if [ "$peers" ]; then result next_peers "$peers"; fi
     if [ "$active_state" = active ]; then find_newer "$@"; fi
     ;;
 start)
-    # One that starts over and over is not on its way.
+    # One that starts over and over is not on its way. And what it did before must not count against this start: systemd allows
+    # only so many in a while.
     if [ "$sub_state" = auto-restart ] || [ "$active_state" = failed ]; then
-        systemctl stop -- "$unit"
-        systemctl reset-failed -- "$unit" 2> /dev/null
+        mutate systemctl stop -- "$unit"
         read_unit
     fi
+    is_running || mutate systemctl reset-failed -- "$unit" 2> /dev/null
     set_state started
     report_unit
     ;;
 restart)
+    mutate systemctl reset-failed -- "$unit" 2> /dev/null
     set_state restarted
     report_unit
     ;;

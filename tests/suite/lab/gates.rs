@@ -148,7 +148,7 @@ fn members_go_and_come_as_learners() {
         task(&site, &site.names[2], ("etcd_member", &arguments), "", &[])
     };
     let list = || site.etcdctl(&["member", "list"]);
-    let alive = member("absent", "").ends(2);
+    let alive = member("absent", "").ends(3);
     assert!(alive.stdout.contains("live-goes-last: "), "{}", alive.stdout);
 
     let lost = &site.place.hosts[2];

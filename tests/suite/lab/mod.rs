@@ -4,6 +4,7 @@ mod adopt;
 mod apart;
 mod backup;
 mod certs;
+mod changed_world;
 mod drain;
 mod etcd;
 mod everyday;

@@ -1,0 +1,63 @@
+//! Rules about where members are: what etcd lists, what the inventory has, and what is in the settings on the disks.
+//!
+//! A member that listens elsewhere than etcd lists it still dials the others, so it looks healthy. Two such members cannot reach
+//! each other, and once all are like that the cluster has no quorum, for good.
+
+use super::{super::observe::Listed, Answer, Gate, Situation};
+
+/// After a turn the member of that turn counts, since the turns of others may be still to come.
+pub(super) fn known(situation: &Situation<'_>, gate: Gate) -> Answer {
+    let counts = |name: &str| gate != Gate::After || situation.is_target(name);
+    let wanted = situation.peers.iter().filter(|(name, _)| counts(name));
+    let listed = |name: &str| situation.now.list().iter().find(|member| member.name == name);
+    let moved = wanted.filter_map(|(name, url)| Some((name, url, listed(name)?))).find(|(_, url, member)| {
+        // One that a cluster was adopted with may have several.
+        !member.peer_urls.contains(url)
+    });
+    match moved {
+        None => Answer::holds("etcd lists the addresses of the inventory"),
+        Some((name, url, member)) => Answer::refused(
+            format!("etcd lists {name} at {}, and the inventory has it at {url}", member.peer_urls.join(", ")),
+            "put the old address back; or run `etcdrun playbook settings.yaml`, which changes it in each member's turn; or give the member a new place with `etcdrun member move`",
+        ),
+    }
+}
+
+pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
+    let targets = situation.hosts.iter().filter(|host| situation.is_target(&host.name));
+    let starts = targets.filter_map(|host| Some((&host.name, host.next_peers.as_ref()?)));
+    let listed = |name: &str| situation.now.list().iter().find(|member| member.name == name);
+    let elsewhere = starts
+        .filter_map(|(name, next)| Some((name, next, listed(name)?)))
+        .find(|(_, next, member)| !next.iter().any(|listens| is_at(listens, member)));
+    match elsewhere {
+        None => Answer::holds("it would start at the address that etcd lists"),
+        Some((name, next, member)) => Answer::refused(
+            format!(
+                "the settings on {name} have it listen at {} for the other members, and etcd lists it at {}: after a restart they would not reach it",
+                next.join(", "),
+                member.peer_urls.join(", ")
+            ),
+            "run `etcdrun playbook settings.yaml`: it tells etcd the new address before the member restarts",
+        ),
+    }
+}
+
+/// Whether who listens there is reached at one of the addresses that are listed.
+pub fn is_at(listens: &str, member: &Listed) -> bool {
+    let port = |url: &str| url.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/').to_owned());
+    let is_everywhere = ["//0.0.0.0:", "//[::]:"].iter().any(|everywhere| listens.contains(everywhere));
+    member.peer_urls.iter().any(|url| url == listens || (is_everywhere && port(url) == port(listens)))
+}
+
+pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {
+    let Some(wanted) = situation.client_port else { return Answer::holds("not compared") };
+    let mut ports = situation.hosts.iter().filter_map(|host| Some((&host.name, host.client_port?)));
+    match ports.find(|(_, port)| *port != wanted) {
+        None => Answer::holds(format!("clients are served at port {wanted}")),
+        Some((name, port)) => Answer::refused(
+            format!("{name} serves clients at port {port}, and the inventory has {wanted}: nothing can be asked there"),
+            "put the old port back; to change it, accept that the cluster is not watched meanwhile: `etcdrun playbook site.yaml -e etcd_allow_outage=true`, which restarts one member after the other",
+        ),
+    }
+}

@@ -1,0 +1,250 @@
+//! The world is another one than when something was decided: members come back between a death and `resume`, others die between a
+//! gate and a stop, addresses change, the inventory is shortened by hand. Nothing is lost, and what was refused says why.
+
+use std::process::Stdio;
+
+use etcdrun_lab::etcd;
+
+use super::{
+    Said,
+    backup::{backup, get, put, run, site},
+    etcd::Site,
+    rollout_faults::{is_up, start, until},
+    upgrade::{nothing_is_lost, writer},
+};
+
+/// More than any of these commands writes.
+const RECORDS: usize = 400;
+
+/// Kills a command behind the record that settles a step, by the step's name. What comes after that step was not begun.
+fn dies_behind(site: &Site, words: &[&str], step: &str) {
+    let folder = &site.place.folder;
+    let mut record = 2;
+    for life in 0..RECORDS {
+        let words: &[&str] = if life == 0 { words } else { &["resume"] };
+        let mut command = folder.command(words);
+        let command = command.env("ETCDRUN_TEST_DIE", format!("after:{record}"));
+        let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(ended.code(), None, "it came to its end before `{step}`");
+        let journal = std::fs::read_to_string(folder.last_run().join("journal")).unwrap();
+        let is_settled = |line: &str| line.contains("\"settled\"") && line.contains(step);
+        if journal.lines().any(is_settled) {
+            return;
+        }
+        record = folder.records() + 2;
+    }
+    panic!("`{step}` was not reached");
+}
+
+fn on_all(site: &Site, verb: &str) {
+    site.place.hosts.iter().for_each(|host| drop(host.run(&["systemctl", "--no-block", verb, "etcd"]).unwrap()));
+}
+
+fn serves(site: &Site) {
+    until("the cluster serves", || site.etcdctl(&["put", "probe", "x"]).contains("OK"));
+}
+
+fn says(said: &Said, words: &str) {
+    let all = format!("{}{}", said.stdout, said.stderr);
+    assert!(all.contains(words), "no `{words}` in:\n{all}");
+}
+
+#[test]
+fn a_restore_that_is_resumed_leaves_a_cluster_alone_that_serves_again() {
+    let site = site(3, "3.6");
+    put(&site, "a", "old");
+    backup(&site, &[]).ends(0);
+    on_all(&site, "stop");
+    until("nobody serves", || (0..3).all(|member| !is_up(&site, member)));
+    let restore = ["restore", "prod", "--from", "file:backups", "--yes", "-i", "inventory.yaml"];
+    // The data is on the members, and nothing was switched.
+    dies_behind(&site, &restore, "/Data");
+    on_all(&site, "start");
+    serves(&site);
+    (0..5).for_each(|number| put(&site, &format!("key-{number}"), "acknowledged"));
+
+    let refused = site.place.folder.run(&["resume"]).ends(3);
+    says(&refused, "answer reads that a majority has agreed to");
+    says(&refused, "When this restore was decided on, `prod` did not serve");
+    says(&refused, "etcdrun restore prod --force");
+    (0..5).for_each(|number| assert_eq!(get(&site, &format!("key-{number}")), "acknowledged"));
+    site.is_served_by_all();
+
+    // Once it is down again, the same run comes to its end.
+    on_all(&site, "stop");
+    until("nobody serves", || (0..3).all(|member| !is_up(&site, member)));
+    site.place.folder.run(&["resume"]).ends(0);
+    assert_eq!((get(&site, "a").as_str(), get(&site, "key-0").as_str()), ("old", ""));
+    site.is_served_by_all();
+}
+
+fn leaves_alone_who_serves_again(step: &str) {
+    let site = site(3, "3.6");
+    site.place.hosts[1].run(&["systemctl", "kill", "-s", "KILL", "etcd"]).unwrap();
+    site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
+    let replace = ["member", "replace", &site.names[1], "--yes", "-i", "inventory.yaml"];
+    dies_behind(&site, &replace, step);
+    // Overnight it comes back, and another one dies.
+    site.place.hosts[1].run(&["systemctl", "start", "etcd"]).unwrap();
+    until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.place.hosts[2].run(&["systemctl", "stop", "etcd"]).unwrap();
+    serves(&site);
+    let refused = site.place.folder.run(&["resume"]).ends(3);
+    says(&refused, "as-decided:");
+    says(&refused, "did not serve when this was decided, and it is a healthy voter now");
+    assert!(is_up(&site, 1), "{}", refused.stdout);
+    serves(&site);
+    site.place.hosts[2].run(&["systemctl", "start", "etcd"]).unwrap();
+    until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.is_served_by_all();
+}
+
+#[test]
+fn a_replacement_that_is_resumed_leaves_a_member_alone_that_serves_again() {
+    leaves_alone_who_serves_again("May this be done?");
+}
+
+#[test]
+fn right_before_a_member_goes_a_run_that_is_resumed_looks_again() {
+    leaves_alone_who_serves_again("Check once more that the old member is dead");
+}
+
+/// The turn of a member is held in front of the task that stops it.
+const HELD: &str = r#"
+- hosts: clusters
+  become: true
+  rollout: { strategy: etcd, timeout: 3s }
+  tasks:
+    - { name: Here, copy: { content: "", dest: "DIR/at-{{ inventory_hostname }}" }, delegate_to: localhost, become: false }
+    - { name: Held, wait_for: { path: "DIR/go", timeout: 60, sleep: 1 }, delegate_to: localhost, become: false }
+    - { name: Restart, service: { name: etcd, state: restarted } }
+"#;
+
+#[test]
+fn a_member_that_dies_between_gate_and_stop_keeps_the_other_one_up() {
+    let site = site(3, "3.6");
+    let folder = &site.place.folder;
+    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    let child = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
+    let mut turn = None;
+    until("a turn begins", || {
+        turn = site.names.iter().position(|name| folder.path(&format!("at-{name}")).exists());
+        turn.is_some()
+    });
+    let turn = turn.unwrap();
+    let started =
+        || site.place.hosts[turn].run(&["systemctl", "show", "-p", "ExecMainStartTimestampMonotonic", "etcd"]).unwrap();
+    let (before, other) = (started(), (turn + 1) % 3);
+    site.place.hosts[other].run(&["systemctl", "stop", "etcd"]).unwrap();
+    serves(&site);
+    folder.write("go", "");
+    let said = Said::of(child.wait_with_output().unwrap()).ends(3);
+    says(&said, "nothing was stopped, since by now");
+    says(&said, "quorum-after:");
+    assert_eq!(started(), before, "it was restarted");
+    serves(&site);
+    site.place.hosts[other].run(&["systemctl", "start", "etcd"]).unwrap();
+    folder.run(&["resume"]).ends(0);
+    site.is_served_by_all();
+    assert_ne!(started(), before);
+}
+
+fn peer_urls(site: &Site) -> Vec<String> {
+    let list = site.etcdctl(&["member", "list"]);
+    let mut urls: Vec<String> = list.lines().filter_map(|line| line.split(", ").nth(3)).map(str::to_owned).collect();
+    urls.sort();
+    urls
+}
+
+/// Each member is without the two others for a moment, in turn: whoever cannot be dialled shows.
+fn survives_restarts(site: &Site) {
+    for host in &site.place.hosts {
+        host.run(&["systemctl", "restart", "etcd"]).unwrap();
+        until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == site.names.len());
+    }
+}
+
+fn says_port(site: &Site, from: &str, to: &str) {
+    let text = site.place.folder.read("inventory.yaml");
+    assert!(text.contains(from), "{text}");
+    site.place.folder.write("inventory.yaml", &text.replace(from, to));
+}
+
+fn another_peer_port(minor: &str, playbook: &str) {
+    let site = Site::new(3, minor, "    etcd: { version: VERSION, peer_port: 2380 }\n");
+    site.play(&[]).ends(0);
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
+    // What changes no addresses does not begin in between, and says what does.
+    let refused = site.place.folder.run(&["playbook", "upgrade.yaml", "-i", "inventory.yaml"]);
+    assert!(matches!(refused.code, 0 | 3), "{}", refused.stdout);
+    if refused.code == 3 {
+        says(&refused, "addresses-known:");
+        says(&refused, "etcdrun playbook settings.yaml");
+    }
+    let writer = writer(&site);
+    let said = site.place.folder.run(&["playbook", playbook, "-i", "inventory.yaml"]);
+    let written = writer.stop().unwrap();
+    said.ends(0);
+    assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
+    site.is_served_by_all();
+    nothing_is_lost(&site, &written);
+    survives_restarts(&site);
+    site.changes_nothing();
+}
+
+#[test]
+fn another_peer_port_is_told_to_etcd_in_each_members_turn() {
+    another_peer_port("3.4", "settings.yaml");
+    another_peer_port("3.7", "settings.yaml");
+}
+
+#[test]
+fn another_peer_port_is_told_to_etcd_by_the_site_too() {
+    another_peer_port("3.6", "site.yaml");
+}
+
+#[test]
+fn settings_for_another_address_on_the_disk_keep_a_member_from_restarting() {
+    let site = site(3, "3.6");
+    // As when the operator died between the file and the restart.
+    let wrong = "sed -i '/LISTEN_PEER_URLS/s/:2380/:12380/' /etc/etcd/etcd.env";
+    site.place.hosts[0].run(&["sh", "-c", wrong]).unwrap();
+    let restart = ["member", "restart", &site.names[0], "--yes", "-i", "inventory.yaml"];
+    let refused = site.place.folder.run(&restart).ends(3);
+    says(&refused, "address-at-start:");
+    site.is_served_by_all();
+    assert!(peer_urls(&site).iter().all(|url| url.ends_with(":2380")), "{:?}", peer_urls(&site));
+}
+
+#[test]
+fn another_client_port_is_refused_with_the_way_that_works() {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, client_port: 2379 }\n");
+    site.play(&[]).ends(0);
+    says_port(&site, "client_port: 2379", "client_port: 2479");
+    let refused = site.place.folder.run(&["playbook", "settings.yaml", "-i", "inventory.yaml"]).ends(3);
+    says(&refused, "client-port:");
+    says(&refused, "etcd_allow_outage=true");
+    site.is_served_by_all();
+    site.play(&["-e", "etcd_allow_outage=true"]).ends(0);
+    let status = run(&site, &["status", "prod"]).ends(0);
+    says(&status, "prod: healthy, 3 of 3 members");
+}
+
+#[test]
+fn the_site_counts_the_voters_of_etcd_and_not_those_of_the_inventory() {
+    let site = site(5, "3.6");
+    // Two are gone, and somebody has shortened the inventory by hand.
+    site.place.hosts[3..].iter().for_each(|host| drop(host.run(&["systemctl", "stop", "etcd"]).unwrap()));
+    serves(&site);
+    let text = site.place.folder.read("inventory.yaml");
+    let kept: Vec<&str> =
+        text.lines().filter(|line| !site.names[3..].iter().any(|name| line.contains(&format!("{name}: {{")))).collect();
+    let version = format!("version: {}", etcd("3.6").unwrap().version);
+    let text = kept.join("\n").replace(&version, &format!("{version}, log_level: debug")) + "\n";
+    site.place.folder.write("inventory.yaml", &text);
+    let said = site.play(&[]);
+    assert!(matches!(said.code, 2 | 3), "{}", said.stdout);
+    says(&said, "only 2 of 5 voters");
+    assert!((0..3).all(|member| is_up(&site, member)));
+    serves(&site);
+}
