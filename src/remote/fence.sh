@@ -10,6 +10,8 @@ _held() {
 		[ "$1" -ef /proc/self/fd/9 ]
 		return
 	fi
+	# What is no file could keep us waiting.
+	[ -f "$1" ] || return 1
 	[ -n "$_lock" ] || { command exec 9<"$1"; } 2>/dev/null || return 1
 	{ read -r _line <"$1"; } 2>/dev/null && [ "$_line" = "$2" ] && _lock=${_lock:-$1}
 }

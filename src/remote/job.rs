@@ -17,18 +17,25 @@ use super::{
 use crate::model::{Outcome, Value};
 
 const START: &str = concat!(
+    include_str!("places.sh"),
     include_str!("job_folder.sh"),
     include_str!("job_start.sh"),
     "find_job\nif is_begun; then fail \"there is a job $arg_id already\"; fi\nstart_job\nchanged\n"
 );
 const RUN: &str = concat!(
+    include_str!("places.sh"),
     include_str!("job_folder.sh"),
     include_str!("job_start.sh"),
     include_str!("job_poll.sh"),
     include_str!("job_run.sh")
 );
-const POLL: &str = concat!(include_str!("job_folder.sh"), include_str!("job_poll.sh"), "find_job\ntell_job\n");
-const FORGET: &str = concat!(include_str!("job_folder.sh"), include_str!("job_forget.sh"));
+const POLL: &str = concat!(
+    include_str!("places.sh"),
+    include_str!("job_folder.sh"),
+    include_str!("job_poll.sh"),
+    "find_job\ntell_job\n"
+);
+const FORGET: &str = concat!(include_str!("places.sh"), include_str!("job_folder.sh"), include_str!("job_forget.sh"));
 const KEEPER: &str = include_str!("job_keeper.sh");
 
 /// What the end of a job that took too long may take, before its limit is ours.
@@ -112,6 +119,7 @@ impl Session {
         Ok(Payload::new(body)
             .value("id", checked(id)?)
             .value("nonce", nonce.to_string())
+            .value("ticket", nonce.name("ticket"))
             .flag("capture", capture)
             .hidden("script", &*script.bytes)
             .value("keeper", KEEPER)

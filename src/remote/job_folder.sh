@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154,SC2034
-# Jobs live below the home, or below /var/tmp where the home cannot be written: both outlive a reboot.
+# Jobs live below the home, or below /var/tmp where the home cannot be written: both outlive a reboot. Behind places.sh.
 #
 # Whoever makes the file `keeper` in the folder of a job runs it, and nobody else ever does: it is made once, whole, and
 # synced before the job begins. It says which process that is, since when, with which nonce, and in which boot. `out`
@@ -7,21 +7,17 @@
 
 mask=$(umask)
 umask 077
-places=${HOME:-/nonexistent}/.etcdrun/jobs:/var/tmp/etcdrun-$(id -u)/jobs
 read -r boot </proc/sys/kernel/random/boot_id
-
-# Others could have made a folder in /var/tmp under our name.
-is_ours() { [ -d "$1" ] && [ -O "$1" ]; }
 
 # Sets $job to the folder of the job, or to nothing.
 find_job() {
 	job=''
-	for place in "${places%:*}" "${places##*:}"; do
-		if is_ours "$place/$arg_id" && is_ours "$place"; then
-			job=$place/$arg_id
-			return
-		fi
-	done
+	_look "$arg_id"
+	if _pick jobs; then
+		job=$_found
+	elif [ -n "$_strange" ]; then
+		fail "$(_not_open jobs)"
+	fi
 }
 
 # When process $1 started, in ticks since boot. A process id alone may belong to someone else by now.
@@ -43,6 +39,7 @@ is_begun() {
 
 # Whether the process that keeps the job is still there.
 is_kept() {
+	case $keeper:$began in :* | *: | *[!0-9:]*) return 1 ;; esac
 	[ "$its_boot" = "$boot" ] && started_at "$keeper" && [ "$start" = "$began" ]
 }
 

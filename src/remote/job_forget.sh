@@ -6,4 +6,4 @@ find_job
 if is_begun && [ ! -f "$job/code" ] && is_kept; then
 	fail "the job $arg_id still runs"
 fi
-rm -rf "$job"
+rm -rf -- "$job"

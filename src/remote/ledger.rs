@@ -4,8 +4,13 @@ use std::sync::{Arc, LazyLock};
 
 use super::{Link, Payload, Surroundings, script::compact};
 
-pub(super) static LEDGER: LazyLock<String> = LazyLock::new(|| compact(include_str!("ledger.sh")));
-const FORGET: &str = concat!(include_str!("ledger_forget.sh"), "find_left \"$arg_run\"\nremove_lines \"$left\"\n");
+pub(super) static LEDGER: LazyLock<String> =
+    LazyLock::new(|| compact(concat!(include_str!("places.sh"), include_str!("ledger.sh"))));
+const FORGET: &str = concat!(
+    include_str!("places.sh"),
+    include_str!("ledger_forget.sh"),
+    "_look \"$arg_run\"\nforget_run \"$arg_run\"\n"
+);
 
 /// The result that says that a target cannot tell whether the step ran.
 pub const IN_DOUBT: &str = "in_doubt";

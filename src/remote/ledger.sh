@@ -1,11 +1,10 @@
 # shellcheck shell=sh disable=SC2154
-# Commands that must not run twice. Sent behind the prelude where a segment has such a step.
+# Commands that must not run twice. Sent behind the prelude and places.sh where a segment has such a step.
 #
 # Each has a file NAME.intent, which can be made only once, then NAME.marks (our own markers, but for a mere program), NAME.out
 # and NAME.err while it runs, and NAME.code when it has ended. Its output goes to files, so that it does not die with the connection;
 # it reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
 
-_places=${HOME:-/nonexistent}/.etcdrun/runs:/var/tmp/etcdrun-runs
 _ledger=''
 # Which boot this is, and when we started; a shell reads byte by byte, so once.
 _boot=''
@@ -25,30 +24,18 @@ _since() {
 	_start=$1
 }
 
-# What runs that never came to an end have left behind goes away, once there are a few of them.
+# What runs that never came to an end have left behind in the folder $1 goes away, once there are a few of them.
 _tidy() {
-	[ $# -lt 10 ] || find "${_places%:*}" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} + 2>/dev/null
+	_folder=$1
+	set -- "$1"/*
+	[ $# -lt 10 ] || find "$_folder" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} + 2>/dev/null
 }
 
-# The folder of the run $1: where an earlier runner made it, else in the home, else in /var/tmp, in a folder that
-# must be our own.
+# The folder of the run $1: where an earlier runner made it, or a new one.
 _open_ledger() {
-	_ledger=${_places%:*}/$1
-	[ ! -d "$_ledger" ] || return 0
-	for _ledger in "${_places##*:}"-*/"$1"; do
-		if [ -d "$_ledger" ] && [ -O "$_ledger" ]; then return 0; fi
-	done
-	_ledger=${_places%:*}/$1
-	if { [ -d "${_places%:*}" ] || mkdir -p "${_places%:*}" 2>/dev/null; } && mkdir -m 700 "$_ledger" 2>/dev/null; then
-		_tidy "${_places%:*}"/*
-		return 0
-	fi
-	# Another runner may just have made it.
-	[ ! -d "$_ledger" ] || return 0
-	_place=${_places##*:}-$(id -u)
-	_ledger=$_place/$1
-	{ mkdir -m 700 "$_place" || [ "$(stat -c %u "$_place")" = "$(id -u)" ]; } 2>/dev/null || return 1
-	mkdir -m 700 "$_ledger" 2>/dev/null || [ -d "$_ledger" ]
+	_open runs "$1" || return 1
+	_ledger=$_found
+	[ -z "$_is_new" ] || _tidy "${_ledger%/*}"
 }
 
 # Whether the step NAME of the run RUN was ever started here.
@@ -63,7 +50,11 @@ _begun() {
 # _enter RUN NAME SINCE
 _enter() {
 	_todo=fail
-	[ -n "$_ledger" ] || _open_ledger "$1" || return 0
+	if [ -z "$_ledger" ] && ! _open_ledger "$1"; then
+		# What was sent before may have run.
+		[ -z "$3" ] || _todo=doubt
+		return 0
+	fi
 	_entry=$_ledger/$2
 	if [ -z "$_boot" ]; then
 		read -r _boot </proc/sys/kernel/random/boot_id
@@ -91,7 +82,7 @@ _enter() {
 	[ -e "$_entry.intent" ] || return 0
 	_todo=doubt
 	read -r _its_boot _its_pid _its_start _its_nonce <"$_entry.intent" || return 0
-	[ "$_its_boot" = "$_boot" ] || return 0
+	[ "$_its_boot" = "$_boot" ] && _is_well_formed || return 0
 	if [ -s "$_entry.code" ]; then
 		_todo=collect
 	elif _started "$_its_pid" && [ "$_start" = "$_its_start" ]; then
@@ -100,6 +91,19 @@ _enter() {
 		# It has ended just now.
 		_todo=collect
 	fi
+}
+
+# Whether the words that an entry has are such as we write: they become part of a path and of a program for sed.
+_is_well_formed() {
+	case $_its_pid:$_its_start in :* | *: | *[!0-9:]*) return 1 ;; esac
+	case $_its_nonce in ETCDRUN-*[!0-9a-f]*) return 1 ;; ETCDRUN-*) ;; *) return 1 ;; esac
+	[ "${#_its_nonce}" = 40 ]
+}
+
+# Sets _code to what the entry says of the end of its command.
+_read_code() {
+	{ read -r _code <"$_entry.code"; } 2>/dev/null || return 1
+	case $_code in '' | *[!0-9]* | ????*) return 1 ;; esac
 }
 
 # The command has ended with code $1. A code that cannot be written whole is none: then nobody can tell, later.
@@ -147,6 +151,13 @@ _show_marks() {
 	_pending=$_pending$_marks$_mark
 }
 
+# What an earlier runner marked, as if we had. The nonces are on no command line, where all users of the host could read them.
+_show_old_marks() {
+	sed -f /dev/fd/4 "$_entry.marks" 4<<END >&3
+s/$_its_nonce/$_nonce/g
+END
+}
+
 # Shows the output of the command that process $1 runs as it comes. Each cat goes on where the last one ended.
 # It ends with that process at the latest: the ledger may have been removed under it.
 _follow() {
@@ -168,7 +179,7 @@ _follow() {
 
 # The code of the step $1, which has just ended here. Without one nobody knows how it ended.
 _code_of() {
-	{ read -r _code <"$_entry.code"; } 2>/dev/null && return 0
+	! _read_code || return 0
 	_todo=doubt
 	_recall "$1" stop
 }
@@ -186,14 +197,10 @@ _recall() {
 			sleep 0.2 2>/dev/null || sleep 1
 		fi
 	done
+	[ "$_todo" != collect ] || _read_code || _todo=doubt
 	case $_todo in
 	collect)
-		{ read -r _code <"$_entry.code"; } 2>/dev/null || _todo=doubt
-		;;
-	esac
-	case $_todo in
-	collect)
-		if [ -e "$_entry.marks" ]; then sed "s/$_its_nonce/$_nonce/g" "$_entry.marks" >&3; else changed; fi
+		if [ -e "$_entry.marks" ]; then _show_old_marks; else changed; fi
 		cat "$_entry.out" >&3
 		_show_errors "$_entry.err"
 		;;
@@ -209,7 +216,7 @@ _recall() {
 		;;
 	*)
 		_code=1
-		_text fail "cannot make a folder in ${_places%:*} or ${_places##*:}-$(id -u), so nothing was run"
+		_text fail "$(_not_open runs), so nothing was run"
 		;;
 	esac
 	_end "$1" "$_code" "$2"

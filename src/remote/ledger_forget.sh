@@ -1,29 +1,19 @@
-# shellcheck shell=sh disable=SC2034
-# Sets $left to what is left of the run $1, a path a line: its ledger, and its jobs that have ended.
-find_left() {
-	left=''
-	for folder in "${HOME:-/nonexistent}/.etcdrun/runs/$1" /var/tmp/etcdrun-runs-*/"$1"; do
-		if [ -d "$folder" ] && [ -O "$folder" ]; then
-			left="$left$folder
-"
-		fi
-	done
-	for folder in "${HOME:-/nonexistent}/.etcdrun/jobs/$1"-* /var/tmp/etcdrun-*/jobs/"$1"-*; do
-		if [ -e "$folder/code" ] && [ -O "$folder" ]; then
-			left="$left$folder
-"
-		fi
-	done
-}
+# shellcheck shell=sh disable=SC2154
+# Behind places.sh.
 
-# Removes what the lines of $1 name, in one process.
-remove_lines() {
-	[ -n "$1" ] || return 0
-	IFS='
-'
-	set -f
-	# shellcheck disable=SC2086 # One path a line.
-	rm -rf $1
-	set +f
-	unset IFS
+# Removes what is left of the run $1, after _look at it: its ledger, and its jobs that have ended; and the files "$@" behind it. Each is
+# an argument of its own, so that what a name has in it never makes two of it.
+forget_run() {
+	forgotten=$1
+	shift
+	! _pick runs || set -- "$@" "$_found"
+	_name_spare jobs
+	jobs=$_home/.etcdrun/jobs
+	_is_trusted "$_home" "$_home/.etcdrun" "$jobs" || jobs=/nonexistent
+	_is_trusted /var/tmp "$_above" "$_spare" || _spare=/nonexistent
+	for folder in "$jobs/$forgotten"-* "$_spare/$forgotten"-*; do
+		case ${folder##*/} in *[!A-Za-z0-9._+-]*) continue ;; esac
+		if [ -e "$folder/code" ]; then set -- "$@" "$folder"; fi
+	done
+	[ $# = 0 ] || rm -rf -- "$@"
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Payload, RemoteError, Session,
+    Payload, RemoteError, Session, Step,
     run::KILL,
     script::{compact, quoted},
 };
@@ -15,7 +15,12 @@ use crate::model::{Outcome, Value};
 static TAKE: LazyLock<String> =
     LazyLock::new(|| compact(concat!(include_str!("lock_folder.sh"), include_str!("lock_take.sh"))));
 static RELEASE: LazyLock<String> = LazyLock::new(|| {
-    compact(concat!(include_str!("lock_folder.sh"), include_str!("ledger_forget.sh"), include_str!("lock_release.sh")))
+    compact(concat!(
+        include_str!("places.sh"),
+        include_str!("lock_folder.sh"),
+        include_str!("ledger_forget.sh"),
+        include_str!("lock_release.sh")
+    ))
 });
 static FENCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("fence.sh")));
 
@@ -41,6 +46,9 @@ pub struct LockOwner {
 
 /// The folder on hosts that locks are kept in, unless the settings name another.
 pub const LOCK_FOLDER: &str = "/var/tmp/etcdrun-locks";
+
+/// How long a host may take to grant or release locks: its disk may be slow, and other users of the host may try to keep us waiting.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// What else happens when locks are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +113,7 @@ impl Session {
         for LockName { name, shared } in names {
             payload = payload.arg(name).arg(if *shared { "shared" } else { "exclusive" });
         }
-        let outcome = self.run_one(payload, look).await?;
+        let outcome = self.run_step(Step { timeout: Some(LIMIT), ..self.step(payload, look) }).await?;
         match outcome.failed {
             true => Err(failed(&outcome)),
             false => Ok(answer(&outcome, &owner.run)),
@@ -130,7 +138,8 @@ impl Session {
             .flag("break", matches!(how, Release::Break(_)))
             .flag("forget", how == Release::AndForget)
             .brief();
-        let outcome = self.run_one(payload, false).await?;
+        let limit = LIMIT + Duration::from_secs(wait);
+        let outcome = self.run_step(Step { timeout: Some(limit), ..self.step(payload, false) }).await?;
         if outcome.failed {
             return Err(failed(&outcome));
         }

@@ -6,18 +6,81 @@
 
 count=0
 owners=''
-broken=''
-gone=''
-left=''
+broken=$place/+broken+$_scratch
 
 # Sets $busy to the runners that have one of the broken locks open.
 find_busy() {
 	busy=''
 	for process in /proc/[0-9]*; do
-		for number in $broken; do
+		for file in "$broken"/*; do
 			# shellcheck disable=SC3013 # All shells that we meet have it.
-			if [ "$process/fd/9" -ef "$place/+broken+$digits+$number" ]; then busy="$busy ${process#/proc/}"; fi
+			if [ "$process/fd/9" -ef "$file" ]; then busy="$busy ${process#/proc/}"; fi
 		done
+	done
+}
+
+# Moves the lock $1 into a folder of ours, where nobody can give its name to something else.
+break_lock() {
+	[ -d "$broken" ] || mkdir -m 700 "$broken" 2>/dev/null || fail "cannot write to $place"
+	raise_generation "$name"
+	mv "$1" "$broken/$count" 2>/dev/null || fail "$1 is another user's; only he or root can break it"
+}
+
+raise_generation() {
+	_see "$place/$1+generation+0" "$place/$1+generation+$_uid"
+	read_generation "$1"
+	write_generation "$1" "$((generation + 1))"
+}
+
+# Waits for those who have a lock open that was broken.
+await_busy() {
+	find_busy
+	while [ -n "$busy" ] && [ "$arg_wait" -gt 0 ]; do
+		sleep 1
+		arg_wait=$((arg_wait - 1))
+		find_busy
+	done
+	result busy "${busy# }"
+	rm -f -- "$broken"/*
+	rmdir "$broken"
+	# What was killed half-way long ago.
+	find "$place" -mindepth 1 -maxdepth 1 -name '+*' -user "$_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
+}
+
+# Finds the locks among the files "$@", and releases or breaks them.
+go_through() {
+	left=$#
+	while [ "$left" -gt 0 ]; do
+		lock=$1
+		shift
+		left=$((left - 1))
+		case ${lock##*/} in *[!A-Za-z0-9._+-]*) continue ;; esac
+		if ! read_lock "$lock" || [ "$run" != "$arg_run" ]; then continue; fi
+		name=${lock##*/}
+		name=${name%.lock}
+		name=${name%%+*}
+		if [ -z "$arg_look" ]; then
+			[ "$good" ] || fail "cannot release $lock: another user owns $place; log in as that user, or let root remove the folder"
+			if [ "$arg_break" ]; then
+				break_lock "$lock"
+			elif is_mine "$lock"; then
+				set -- "$@" "$lock"
+			else
+				continue
+			fi
+		fi
+		count=$((count + 1))
+		owners="$owners$owner
+"
+	done
+	[ ! -d "$broken" ] || await_busy
+	if [ "$arg_forget" ]; then
+		forget_run "$arg_run" "$@"
+	elif [ $# -gt 0 ]; then
+		rm -f -- "$@"
+	fi 2>/dev/null
+	for lock; do
+		[ ! -e "$lock" ] || fail "cannot remove $lock"
 	done
 }
 
@@ -29,46 +92,10 @@ else
 		shift
 	done
 fi
-for lock; do
-	read_lock "$lock" || continue
-	[ "$run" = "$arg_run" ] || continue
-	name=${lock##*/}
-	name=${name%.lock}
-	name=${name%%+*}
-	if [ "$arg_look" ]; then
-		:
-	elif [ "$arg_break" ]; then
-		read_generation "$name"
-		write_generation "$name" "$((generation + 1))"
-		mv "$lock" "$place/+broken+$digits+$count" 2>/dev/null || fail "$lock is another user's; only he or root can break it"
-		broken="$broken $count"
-	else
-		gone="$gone$lock
-"
-	fi
-	count=$((count + 1))
-	owners="$owners$owner
-"
-done
-if [ -n "$broken" ]; then
-	find_busy
-	while [ -n "$busy" ] && [ "$arg_wait" -gt 0 ]; do
-		sleep 1
-		arg_wait=$((arg_wait - 1))
-		find_busy
-	done
-	result busy "${busy# }"
-	rm -f "$place/+broken+$digits+"*
-	# What was killed half-way long ago.
-	find "$place" -maxdepth 1 -name '+*' -mmin +1440 -exec rm -f {} + 2>/dev/null
-fi
-[ -z "$arg_forget" ] || find_left "$arg_run"
-remove_lines "$gone$left" 2>/dev/null
-while read -r lock; do
-	[ -z "$lock" ] || [ ! -e "$lock" ] || fail "cannot remove $lock"
-done <<END
-$gone
-END
+_look "$arg_run" "$place" "${place%/*}/." "$@"
+good=''
+if is_good_place; then good=1; fi
+go_through "$@"
 result owners "$owners"
 result_int released "$count"
 [ "$count" = 0 ] || [ "$arg_look" ] || changed

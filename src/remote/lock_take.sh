@@ -31,7 +31,8 @@ held() {
 
 others_share() {
 	for file in "$place/$name+shared+"*; do
-		[ ! -e "$file" ] || ! held "$file" || return 0
+		case ${file##*/} in *[!A-Za-z0-9._+-]*) continue ;; esac
+		! held "$file" || return 0
 	done
 	return 1
 }
@@ -40,7 +41,7 @@ others_share() {
 # which has nothing more to say: then it becomes ours, with a generation that shuts the other one out. If it is ours
 # already, this machine has another name in the inventory. No fork, since every run comes by here.
 make_lock() {
-	[ -n "${uid:-}" ] || read_uid
+	refuse_odd "$1"
 	set -C
 	# Not `:`, whose failure would end the shell. What is no file would be opened also with -C.
 	if [ ! -e "$1" ] && { printf '' >"$1"; } 2>/dev/null; then
@@ -55,20 +56,27 @@ $1"
 	set +C
 	[ -e "$1" ] || refuse "cannot write to $place"
 	await_lock "$1"
-	if [ "$run" = "$arg_run" ] && [ "$owner" != "$arg_owner" ]; then
-		write_whole "$1" "$2 $arg_run" "$arg_owner" || refuse "cannot write to $place"
-		mine="$mine
+	[ "$run" = "$arg_run" ] || return 1
+	_see "$1"
+	if ! _is_there "$1"; then return 1; fi
+	is_mine "$1" || refuse "$1 says that it is of this run, and another user has made it; look at it, then remove it"
+	[ "$owner" != "$arg_owner" ] || return 1
+	write_whole "$1" "$2 $arg_run" "$arg_owner" || refuse "cannot write to $place"
+	mine="$mine
 $1"
-		write_generation "$name" "$2" || refuse "cannot write to $place"
-		return 0
-	fi
-	return 1
+	write_generation "$name" "$2" || refuse "cannot write to $place"
+}
+
+# What is no file can be no lock, and could keep us waiting for ever.
+refuse_odd() {
+	if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then refuse "$1 is not a regular file; look who made it, then remove it"; fi
 }
 
 # Whoever has just made the lock file $1 is about to say who that is.
 await_lock() {
 	tries=0
 	until read_lock "$1"; do
+		refuse_odd "$1"
 		# It was given back meanwhile.
 		[ -e "$1" ] || return 0
 		tries=$((tries + 1))
@@ -80,6 +88,7 @@ await_lock() {
 take() {
 	lock=$place/$name.lock
 	[ "$mode" = exclusive ] || lock=$place/$name+shared+$arg_run
+	_seen=$generations_seen
 	read_generation "$name"
 	next=$((generation + 1))
 	if ! make_lock "$lock" "$next" && held "$lock"; then return 1; fi
@@ -99,7 +108,20 @@ look() {
 	return 0
 }
 
-[ "$arg_look" ] || open_place
+# Opens the folder, with a look at the generations of the locks "$@".
+open_with_generations() {
+	_read_uid
+	pairs=$#
+	while [ "$pairs" -gt 0 ]; do
+		set -- "$@" "$place/$1+generation+0" "$place/$1+generation+$_uid"
+		shift 2
+		pairs=$((pairs - 2))
+	done
+	open_place "$@" || return 1
+	generations_seen=$_seen
+}
+
+[ "$arg_look" ] || open_with_generations "$@" || arg_look=occupied
 while [ $# -ge 2 ]; do
 	name=$1 mode=$2
 	shift 2
@@ -116,5 +138,8 @@ if [ -n "$mine" ]; then
 	set -f
 	# shellcheck disable=SC2086 # One path a line.
 	sync $mine "$place" 2>/dev/null || sync
+fi
+if [ "$arg_look$said" = occupied ]; then
+	fail "cannot keep a lock in $place yet: another user owns it, and there are locks in it; wait until that run has ended, or remove $place"
 fi
 result locks "$said"

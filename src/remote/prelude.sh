@@ -1,16 +1,17 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154
 # What a payload's body can call. A shell that stays on a host is sent it once, so this only says what there is; each
 # script begins with _start, in a subshell. Small and sparing with forks, since hundreds of hosts may run it at once.
 #
 # Markers go to descriptor 3, the runner's own stdout, so that they arrive even where a body has
 # redirected its output. Each is one line, because bash writes line by line and somebody else may write
-# in between. The bootstrap sets _nonce; the name of _tmp is as hard to guess.
+# in between. The bootstrap sets _nonce, and _scratch and _halt for names of files: those are as hard to guess, but other users
+# see them once the files are there, so they do not tell the nonce.
 
 _start() {
 	: "${_nonce:?}"
-	_tmp=${TMPDIR:-/tmp}/etcdrun-tmp-${_nonce#*-}
-	_stop=${TMPDIR:-/tmp}/etcdrun-stop-${_nonce#*-}
-	_failed=''
+	_tmp=${TMPDIR:-/tmp}/etcdrun-tmp-$_scratch
+	_stop=${TMPDIR:-/tmp}/etcdrun-stop-$_halt
+	_failed='' _uid=''
 	# Markers that go out with the next one, since each write costs the whole way to the operator.
 	_pending=''
 	# The step that runs in this shell itself.
@@ -86,7 +87,7 @@ _leave() {
 	_code=$?
 	[ -z "$_brief" ] || _pending="$_pending$_nonce end $_brief $_code quiet
 "
-	[ ! -d "$_tmp" ] || rm -rf "$_tmp"
+	[ ! -d "$_tmp" ] || _remove_private "$_tmp"
 	[ ! -e "$_stop" ] || rm -f "$_stop"
 	printf '%s%s done\n' "$_pending" "$_nonce" >&3
 	# How the step ended has been said. The shell behind us goes on, and would not if we ended like that.
@@ -153,5 +154,5 @@ sum_of_much() {
 # A private folder, the same one for all steps of a segment, removed when the segment ends.
 tmp_dir() {
 	TMP=$_tmp
-	[ -d "$TMP" ] || mkdir -m 700 "$TMP" || fail "cannot make a temporary folder at $TMP"
+	_have_private "$TMP" || fail "cannot make the temporary folder $TMP that only we can write"
 }

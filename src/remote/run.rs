@@ -15,7 +15,7 @@ use super::{
     channel::{ChannelError, Ending, Input, Output, Said},
     error::Trouble,
     reader::{Event, Reader, Source},
-    script::{self, Become, Library, NO_SCRIPT, Nonce, Reads, Script},
+    script::{self, Become, HALT, Library, NO_SCRIPT, Nonce, Reads, Script},
     shell::Shell,
     sudo,
 };
@@ -366,7 +366,7 @@ async fn end_runner(link: &Arc<Link>, as_whom: Become<'_>, runner: u32) -> Resul
 
 /// Lets a runner start no further step.
 async fn stop_runner(link: &Arc<Link>, as_whom: Become<'_>, runner: u32, nonce: Nonce) {
-    let payload = Payload::new(STOP).value("runner", runner.to_string()).value("digits", nonce.digits());
+    let payload = Payload::new(STOP).value("runner", runner.to_string()).value("halt", nonce.name(HALT));
     if let Err(error) = beside(link, as_whom, payload).await {
         tracing::debug!(runner, %error, "cannot stop a runner; it goes on to its end");
     }

@@ -1,12 +1,17 @@
 //! What is sent: one constant command line, and on stdin the script it evaluates.
 
-use std::{fmt, sync::LazyLock};
+use std::{
+    fmt::{self, Write as _},
+    sync::LazyLock,
+};
 
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Fence, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, quote, steps, watch::WATCH};
 
-static PRELUDE: LazyLock<String> = LazyLock::new(|| compact(include_str!("prelude.sh")));
+static PRELUDE: LazyLock<String> =
+    LazyLock::new(|| compact(concat!(include_str!("prelude.sh"), include_str!("own.sh"))));
 static GLANCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("glance.sh")));
 static CHECK: LazyLock<String> = LazyLock::new(|| compact(include_str!("check.sh")));
 
@@ -88,6 +93,9 @@ pub(super) const NO_SCRIPT: u32 = 98;
 /// Programs answer the same everywhere.
 const SETTINGS: &str = "LC_ALL=C; export LC_ALL";
 
+/// Names the file that lets a runner start no further step.
+pub(super) const HALT: &str = "halt";
+
 /// Stands where the length of a script goes, once it is known.
 const ROOM_FOR_LENGTH: &str = "NNNNNNNNNNNNNNNNNNNN";
 
@@ -107,9 +115,18 @@ impl Nonce {
         valid.then(|| Self(text.to_owned()))
     }
 
-    /// The part that names files on the host.
-    pub(super) fn digits(&self) -> &str {
-        self.0.trim_start_matches("ETCDRUN-")
+    /// A name for something on the host, as hard to guess. Other users may see it there: it tells neither the nonce nor another name.
+    pub(super) fn name(&self, what: &str) -> String {
+        let digest = Sha256::digest(format!("{self} {what}"));
+        digest.iter().take(16).fold(String::with_capacity(32), |mut name, byte| {
+            let _ = write!(name, "{byte:02x}");
+            name
+        })
+    }
+
+    /// What a script begins with: the nonce, and the names that it has for files.
+    fn variables(&self) -> String {
+        format!("_nonce={self}; _scratch={}; _halt={}", self.name("scratch"), self.name(HALT))
     }
 
     #[cfg(test)]
@@ -221,14 +238,14 @@ impl Script {
     pub(super) fn alone(segment: &Segment, nonce: &Nonce) -> Result<Self, ScriptError> {
         segment.steps.iter().try_for_each(check)?;
         let library = Library::needed_by(segment);
-        let head = format!("{SETTINGS}\n_nonce={nonce}\nexec </dev/null\nrm -f -- \"$0\"\n");
+        let head = format!("{SETTINGS}\n{}\nexec </dev/null\nrm -f -- \"$0\"\n", nonce.variables());
         Ok(Self { bytes: Around { frame: "", library, head: &head, tail: "" }.put(segment, &[]), library })
     }
 }
 
 /// The magic line, which is a comment to a shell that reads as it likes, and the begin of the line behind it.
 fn first_line(nonce: &Nonce) -> String {
-    format!("#etcdrun\n{SETTINGS}; _nonce={nonce}")
+    format!("#etcdrun\n{SETTINGS}; {}", nonce.variables())
 }
 
 /// What a segment is put into.

@@ -26,7 +26,7 @@ use crate::model::{Outcome, Value};
 const UPLOAD: &str = include_str!("upload.sh");
 const APPEND: &str = include_str!("append.sh");
 const DOWNLOAD: &str = include_str!("download.sh");
-const REMOVE: &str = "# shellcheck shell=sh disable=SC2154\nrm -rf -- \"$arg_folder\"\n";
+const REMOVE: &str = "_remove_private \"$arg_folder\"\n";
 
 /// The private folders that a link has made on its target: one for each user, who alone can read it.
 #[derive(Default)]

@@ -129,6 +129,8 @@ mod tests {
     fn all_that_our_scripts_define_is_known() {
         let sent = [
             include_str!("prelude.sh"),
+            include_str!("own.sh"),
+            include_str!("places.sh"),
             include_str!("ledger.sh"),
             include_str!("fence.sh"),
             include_str!("watch.sh"),
