@@ -11,6 +11,46 @@ resolve_path() {
     esac
 }
 
+# Fails if the path $1 leads through a link that a user has made to something that is not his: he could lead us anywhere. $2 is not
+# empty if the path itself may be such a link.
+refuse_strange_links() {
+    way='' rest=$1/
+    while [ "$rest" ]; do
+        way=$way${rest%%/*} rest=${rest#*/}
+        if [ -L "$way" ] && { [ "$rest" ] || [ -z "$2" ]; }; then refuse_strange_link "$way"; fi
+        way=$way/
+    done
+}
+
+refuse_strange_link() {
+    _read_uid
+    maker=$(stat -c %u "$1") || fail "cannot read the attributes of $1"
+    case $maker in 0 | "$_uid") return 0 ;; esac
+    if [ "$(stat -L -c %u "$1" 2> /dev/null)" != "$maker" ]; then
+        fail "$1 is a link that user $maker has made to something of somebody else, so it is not followed"
+    fi
+}
+
+# Sets $pinned to a name for the file $1, which is open from now on: others may give its own name to something else meanwhile. What cannot
+# be opened without harm, such as a device, keeps its name; so does what we may not read, unless we are root.
+pin() {
+    pinned=$1
+    if [ ! -f "$1" ] && [ ! -d "$1" ]; then return 0; fi
+    _read_uid
+    if ! { command exec 8< "$1"; } 2> /dev/null; then
+        if [ "$_uid" = 0 ]; then fail "cannot open $1"; fi
+        return 0
+    fi
+    pinned=/proc/self/fd/8
+    opened=$(stat -L -c '%d:%i' "$pinned") || fail "cannot read the attributes of $1"
+    named=$(stat -c '%f %d:%i' "$1") || fail "cannot read the attributes of $1"
+    case $named in
+    a*) refuse_strange_link "$1" ;;
+    *" $opened") ;;
+    *) fail "$1 was exchanged by somebody while its attributes were set" ;;
+    esac
+}
+
 # Sets uid, gid, mode, size, owner and group to those of the file $1.
 # $2 is empty to look at what a link points to, or -h to look at the link itself.
 look() {
@@ -134,11 +174,14 @@ correct_attributes() {
     if [ -z "$chown$chmod" ]; then return 0; fi
     changed
     show_attributes "$1"
+    pinned=$1
+    if [ -z "$2$CHECK" ]; then pin "$1"; fi
     # chown can clear the set-id bits, so it goes first.
     if [ "$chown" ]; then
         # shellcheck disable=SC2086 # Empty, or the one word -h.
-        mutate chown $2 "$chown" "$1" || fail "cannot give $1 to $chown"
+        mutate chown $2 "$chown" "$pinned" || fail "cannot give $1 to $chown"
     fi
     # Without the leading zeros chmod leaves the set-id bits of a directory as they are.
-    if [ "$chmod" ]; then mutate chmod "00$chmod" "$1" || fail "cannot set the mode of $1 to $chmod"; fi
+    if [ "$chmod" ]; then mutate chmod "00$chmod" "$pinned" || fail "cannot set the mode of $1 to $chmod"; fi
+    exec 8<&-
 }

@@ -8,6 +8,7 @@ if [ ! -e "$path" ]; then
     result_bool exists false
     exit 0
 fi
+if [ ! -f "$path" ]; then fail "$path is not a regular file"; fi
 sum=$(sha256sum < "$path") || fail "cannot read $path"
 result_bool exists true
 result sha256 "${sum%% *}"

@@ -38,6 +38,7 @@ make_directory() {
 }
 
 want_directory() {
+    refuse_strange_links "$path" "$no_follow"
     if [ -d "$path" ]; then
         apply_attributes "$path" "$no_follow"
     elif [ -e "$path" ] || [ -L "$path" ]; then
@@ -81,6 +82,7 @@ apply_below() {
 }
 
 want_file() {
+    refuse_strange_links "$path" "$no_follow"
     if [ -L "$path" ] && [ "$no_follow" ]; then
         apply_attributes "$path" -h
     elif [ -d "$path" ]; then
@@ -112,6 +114,7 @@ want_absent() {
 }
 
 want_touched() {
+    refuse_strange_links "$path" "$no_follow"
     changed
     if [ ! -e "$path" ] && [ ! -d "${path%/*}" ] && [ "${path%/*}" ]; then
         if [ -z "$CHECK" ]; then fail "the directory ${path%/*} does not exist"; fi

@@ -2,6 +2,7 @@
 # Says what is in a file, so that the operator can edit it. Behind attributes.sh.
 
 resolve_path "$arg_path"
+refuse_strange_links "$path" ''
 if [ -d "$path" ]; then fail "$path is a directory"; fi
 if [ ! -e "$path" ]; then
     result_bool exists false

@@ -9,6 +9,9 @@
 resolve_dest() {
     resolve_path "$arg_dest"
     dest=$path missing=''
+    no_follow=1
+    if [ "$arg_follow" ] || [ -d "$dest" ]; then no_follow=''; fi
+    refuse_strange_links "$dest" "$no_follow"
     if [ -d "$dest" ]; then
         if [ -z "$arg_name" ]; then fail "$dest is a directory"; fi
         dest=${dest%/}/$arg_name
@@ -18,6 +21,7 @@ resolve_dest() {
         dest=$dest$arg_name
     fi
     if [ -L "$dest" ] && [ "$arg_follow" ]; then
+        refuse_strange_link "$dest"
         dest=$(readlink -f "$dest") || fail "cannot follow the link $path"
     fi
     folder=${dest%/*}
@@ -83,14 +87,21 @@ show_bodies() {
     printf '%s' "$arg_content" | show_after "$dest"
 }
 
-# noclobber makes the shell open with O_EXCL: nobody can plant a link where the body goes.
+# noclobber makes the shell open with O_EXCL: nobody can plant a link where the body goes. It stays open as descriptor 7, because whoever
+# can write to the folder may give its name to something else.
 write_body() {
-    set -C
+    make_new "$1" || return
     case $arg_source in
     inline) printf '%s' "$arg_content" ;;
     url) fetch_url ;;
     *) cat "$arg_staged" ;;
-    esac > "$1"
+    esac >&7
+}
+
+# Makes the file $1, which must not be there, as descriptor 7.
+make_new() {
+    set -C
+    command exec 7> "$1"
     status=$?
     set +C
     return $status
@@ -105,12 +116,14 @@ give_up() {
 dress_new() {
     if [ "$chown$existing" ]; then
         if [ "$chown" ]; then
-            mutate chown "$chown" "$new" || give_up "cannot give $dest to $chown"
+            mutate chown "$chown" /proc/self/fd/7 || give_up "cannot give $dest to $chown"
         else
-            chown "$uid:$gid" "$new" 2> /dev/null || :
+            chown "$uid:$gid" /proc/self/fd/7 2> /dev/null || :
         fi
     fi
-    if [ "$new_mode" ]; then mutate chmod "00$new_mode" "$new" || give_up "cannot set the mode of $dest to $new_mode"; fi
+    if [ "$new_mode" ]; then mutate chmod "00$new_mode" /proc/self/fd/7 || give_up "cannot set the mode of $dest to $new_mode"; fi
+    # A program that is open for writing cannot be run to validate it.
+    exec 7>&-
 }
 
 # Sets $chown and $new_mode for the file that is to be written.
@@ -153,14 +166,36 @@ validate() {
 
 keep_backup() {
     if [ -z "$arg_backup" ] || [ -z "$existing" ]; then return 0; fi
-    backup=$dest.$(date +%Y-%m-%d@%H:%M:%S)~
+    stamp=$dest.$(date +%Y-%m-%d@%H:%M:%S)
+    backup=$stamp~ number=1
+    while [ -e "$backup" ] || [ -L "$backup" ]; do
+        number=$((number + 1))
+        backup=$stamp-$number~
+    done
     result backup_file "$backup"
-    mutate cp -p "$dest" "$backup" || give_up "cannot keep a backup as $backup"
+    mutate copy_old || give_up "cannot keep a backup as $backup"
+}
+
+# The backup is of the very file that is read, and has its attributes: whoever can write to the folder may exchange both names.
+copy_old() {
+    command exec 6< "$dest" && make_new "$backup" && cat <&6 >&7 || return 1
+    old=$(stat -L -c '%u:%g %a' /proc/self/fd/6) || return 1
+    old_mode=${old#* }
+    # Without its owner it has no set-id bits.
+    chown "${old% *}" /proc/self/fd/7 2> /dev/null || old_mode=${old_mode#"${old_mode%???}"}
+    chmod "00$old_mode" /proc/self/fd/7 && touch -r /proc/self/fd/6 /proc/self/fd/7
+    status=$?
+    exec 6<&- 7>&-
+    return $status
 }
 
 make_missing() {
     mutate mkdir -p "$missing" || fail "cannot make the directory $missing"
-    if [ "$arg_directory_mode" ]; then mutate chmod "$arg_directory_mode" "$missing" || fail "cannot set the mode of $missing"; fi
+    if [ -z "$arg_directory_mode" ]; then return 0; fi
+    pinned=$missing
+    if [ -z "$CHECK" ]; then pin "$missing"; fi
+    mutate chmod "$arg_directory_mode" "$pinned" || fail "cannot set the mode of $missing"
+    exec 8<&-
 }
 
 write_dest() {

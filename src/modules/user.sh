@@ -160,7 +160,7 @@ create_home() {
 make_home() {
     mkdir -p "$dir" && chmod 0700 "$dir" || return
     if [ -d /etc/skel ]; then cp -R /etc/skel/. "$dir" || return; fi
-    chown -R "${arg_uid:-$uid}:${wanted_gid:-$gid}" "$dir"
+    chown -Rh "${arg_uid:-$uid}:${wanted_gid:-$gid}" "$dir"
 }
 
 refuse_taken_uid() {

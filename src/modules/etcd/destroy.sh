@@ -25,8 +25,7 @@ remove_if_empty() {
 remove_data() {
     changed
     if [ "$CHECK" ]; then return 0; fi
-    printf '%s\n' "$entries" | while IFS= read -r entry; do rm -rf -- "$entry" || exit 1; done ||
-        fail "cannot remove what is in $data"
+    each_data "$data" rm -rf -- || fail "cannot remove what is in $data"
     remove_if_empty "$data"
 }
 

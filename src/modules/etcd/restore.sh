@@ -51,8 +51,9 @@ make_room() {
 seal() {
     sum=$(sum_of_much < "$new/member/snap/db") || fail "cannot read $new/member/snap/db"
     [ "${sum%% *}" = "$arg_sha256" ] || fail "the data did not arrive as it was sent"
-    chown -R "$arg_user:" "$new" || fail "cannot give $new to $arg_user"
+    # As long as it is all ours, nobody can put a link among the files.
     chmod 0600 "$new"/member/snap/* "$new"/member/wal/* || fail "cannot set the mode of $new"
+    find "$new" -depth -exec chown -h "$arg_user:" {} + || fail "cannot give $new to $arg_user"
     sync
     changed
 }

@@ -83,7 +83,7 @@ take_copy() {
     [ "${free:-0}" -gt "$needed" ] || fail "${copy%/*} has ${free:-0} KiB left, and a copy of the data needs $needed"
     mkdir -m 0700 "$copy" || fail "cannot make $copy"
     cp -a "$data/member" "$copy/member" || fail "cannot copy $data/member"
-    chown "$arg_user:" "$copy" || fail "cannot give $copy to $arg_user"
+    chown -h "$arg_user:" "$copy" || fail "cannot give $copy to $arg_user"
     result folder "$copy"
 }
 
