@@ -84,7 +84,7 @@ fn one_assumed(what: &str, id: &str, run: &StoredRun) -> Result<(NodeKey, bool),
         _ => return Err(CliError::usage(format!("--assume takes `done` or `not-run`, not `{what}`"))),
     };
     let key = run.journal.lines.iter().rev().find_map(|line| match &line.record {
-        Record::Intent { key } | Record::Settled { key, .. } if &*key.id == id => Some(key.clone()),
+        Record::Intent { key, .. } | Record::Settled { key, .. } if &*key.id == id => Some(key.clone()),
         _ => None,
     });
     match key {

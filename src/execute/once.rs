@@ -103,9 +103,8 @@ impl NodeRun {
 
     /// How many seconds ago an earlier process began this node, if nobody heard how it ended.
     pub(super) fn in_flight_since(&self) -> Option<u64> {
-        let began = self.context.recorder.past(self.index.index())?.in_flight?;
-        let age = jiff::Timestamp::now().as_millisecond().saturating_sub(began);
-        Some(u64::try_from(age / 1000).unwrap_or_default() + 1)
+        let began = self.context.recorder.past(self.index.index())?.in_flight.as_ref()?;
+        Some(began.seconds_ago())
     }
 
     pub(super) fn was_resent(&self) -> bool {

@@ -36,7 +36,7 @@ pub use folder::StateFolder;
 pub(crate) use folder::write_private;
 pub use journal::Journal;
 pub use operator::Operator;
-pub use past::{Done, NodePast, Past};
+pub use past::{Done, Moment, NodePast, Past};
 pub use plan_file::{PlanFile, PlannedGraph};
 pub use read::{Line, ReadJournal, read_journal};
 pub use record::{NodeKey, Record};

@@ -60,7 +60,13 @@ fn machine() -> String {
     format!("{} {space}", id.trim()).trim_end().to_owned()
 }
 
-fn boot_id() -> String {
+/// For how many seconds this machine has been up.
+pub(super) fn seconds_up() -> Option<u64> {
+    let text = fs::read_to_string("/proc/uptime").ok()?;
+    text.split(['.', ' ']).next()?.parse().ok()
+}
+
+pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 

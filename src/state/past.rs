@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Line, NodeKey, Record, Vault};
+use super::{
+    Line, NodeKey, Record, Vault,
+    operator::{boot_id, seconds_up},
+};
 use crate::{
     graph::{Graph, Turn},
     model::{Outcome, Status},
@@ -17,13 +20,37 @@ pub struct Done {
     pub left: Option<Outcome>,
 }
 
+/// When something was recorded, by two clocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// In milliseconds since the Unix epoch.
+    at: i64,
+    /// The boot of the machine that recorded it, and for how many seconds that had been up.
+    up: Option<(String, u64)>,
+}
+
+impl Moment {
+    /// Longer ago than any host has been up.
+    const LONG_AGO: u64 = u32::MAX as u64;
+
+    /// How many seconds ago it was, at least a part of one more than is known. While this machine has not booted, by a clock that
+    /// nobody sets. A moment that is still to come by the time of day was who knows when.
+    pub fn seconds_ago(&self) -> u64 {
+        let up = self.up.as_ref().filter(|(boot, _)| !boot.is_empty() && *boot == boot_id());
+        if let Some((before, now)) = up.map(|(_, before)| *before).zip(seconds_up()) {
+            return now.saturating_sub(before) + 1;
+        }
+        let age = jiff::Timestamp::now().as_millisecond().saturating_sub(self.at);
+        u64::try_from(age).map_or(Self::LONG_AGO, |age| age / 1000 + 1)
+    }
+}
+
 /// What is known of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodePast {
     pub done: Option<Done>,
-    /// It was to change something, and nobody heard how that ended: since when, in milliseconds since
-    /// the Unix epoch.
-    pub in_flight: Option<i64>,
+    /// It was to change something, and nobody heard how that ended: since when.
+    pub in_flight: Option<Moment>,
     /// Whether the target could not tell either.
     pub doubt: bool,
     /// How often it has ended for certain and is to run again. Part of its name in the target's ledger.
@@ -64,9 +91,13 @@ impl Past {
     pub fn of(lines: &[Line], (number, graph): (u32, &Graph), vault: &Vault) -> Self {
         let mut past = Self::default();
         let ends = ends_of_undone_turns(graph);
+        let mut boot = "";
         for line in lines {
             match &line.record {
-                Record::Intent { key } if key.graph == number => past.at(key).intended(line.at),
+                Record::Begun { operator, .. } | Record::Resumed { operator } => boot = &operator.boot,
+                Record::Intent { key, up } if key.graph == number => {
+                    past.at(key).intended(Moment { at: line.at, up: up.map(|up| (boot.to_owned(), up)) });
+                }
                 Record::Settled { key, status, changed, doubt, left, .. } if key.graph == number => {
                     let left = left.as_ref().and_then(|left| vault.unseal(left));
                     past.at(key).settled(*status, *changed, *doubt, left);
@@ -112,7 +143,7 @@ impl Past {
 }
 
 impl NodePast {
-    pub(super) fn intended(&mut self, at: i64) {
+    pub(super) fn intended(&mut self, at: Moment) {
         self.in_flight.get_or_insert(at);
     }
 
@@ -157,21 +188,44 @@ impl NodePast {
 mod tests {
     use super::*;
 
+    /// By the time of day alone.
+    fn at(at: i64) -> Moment {
+        Moment { at, up: None }
+    }
+
+    #[test]
+    fn how_long_ago_does_not_depend_on_who_sets_the_clock() {
+        let now = jiff::Timestamp::now().as_millisecond();
+        let up = seconds_up().unwrap();
+        let here = |seconds_ago: u64| Some((boot_id(), up.saturating_sub(seconds_ago)));
+        // The clock was set back by an hour, or forth.
+        for at in [now + 3_600_000, now - 3_600_000] {
+            let ago = Moment { at, up: here(20) }.seconds_ago();
+            assert!((21..30).contains(&ago), "{ago}");
+        }
+        let elsewhere = Some(("another boot".to_owned(), up));
+        let ago = Moment { at: now - 7_000, up: elsewhere.clone() }.seconds_ago();
+        assert!((8..17).contains(&ago), "{ago}");
+        for up in [elsewhere, None] {
+            assert_eq!(Moment { at: now + 60_000, up }.seconds_ago(), Moment::LONG_AGO);
+        }
+    }
+
     #[test]
     fn a_failure_is_over_and_a_lost_connection_is_not() {
         let mut node = NodePast::default();
-        node.intended(5);
+        node.intended(at(5));
         node.settled(Status::Unreachable, false, false, None);
-        node.intended(9);
-        assert_eq!((node.in_flight, node.round), (Some(5), 0), "the first intent counts");
+        node.intended(at(9));
+        assert_eq!((node.in_flight.clone(), node.round), (Some(at(5)), 0), "the first intent counts");
         node.settled(Status::Failed, false, false, None);
-        assert_eq!((node.in_flight, node.round, node.done.is_some()), (None, 1, false));
-        node.intended(20);
+        assert_eq!((node.in_flight.clone(), node.round, node.done.is_some()), (None, 1, false));
+        node.intended(at(20));
         node.settled(Status::Failed, false, true, None);
-        assert_eq!((node.in_flight, node.round, node.doubt), (Some(20), 1, true));
+        assert_eq!((node.in_flight.clone(), node.round, node.doubt), (Some(at(20)), 1, true));
         node.assumed(false);
-        assert_eq!((node.in_flight, node.round, node.doubt), (None, 2, false));
-        node.intended(30);
+        assert_eq!((node.in_flight.clone(), node.round, node.doubt), (None, 2, false));
+        node.intended(at(30));
         node.assumed(true);
         assert_eq!(node.done.unwrap().status, Status::Changed);
     }

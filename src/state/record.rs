@@ -42,6 +42,9 @@ pub enum Record {
     Intent {
         #[serde(flatten)]
         key: NodeKey,
+        /// For how many seconds this machine had been up: unlike the time of day, nobody sets that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up: Option<u64>,
     },
     Settled {
         #[serde(flatten)]
@@ -119,7 +122,7 @@ mod tests {
     #[test]
     fn a_line_tells_when_it_is_not_what_was_written() {
         let key = NodeKey { graph: 0, node: 7, id: "p/h \"1\"/task\nx".into() };
-        let record = Record::Intent { key };
+        let record = Record::Intent { key, up: Some(12) };
         let line = to_line(3, 99, &record).unwrap();
         let line = line.strip_suffix(b"\n").unwrap();
         assert_eq!(from_line(line, 3).unwrap(), (99, record));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Journal, NodeKey, NodePast, Past, Record, StateError, Vault};
+use super::{Journal, NodeKey, NodePast, Past, Record, StateError, Vault, operator::seconds_up};
 use crate::model::{Outcome, RunResult, Status};
 
 /// How a node ended.
@@ -60,7 +60,7 @@ impl Recorder {
     /// A node is about to change something. On the disk when this returns; an error means that it must not.
     pub async fn intent(&self, node: usize, id: &Arc<str>) -> Result<(), StateError> {
         let Some(inner) = &self.inner else { return Ok(()) };
-        inner.journal.commit(Record::Intent { key: inner.key(node, id) }).await
+        inner.journal.commit(Record::Intent { key: inner.key(node, id), up: seconds_up() }).await
     }
 
     pub fn settled(&self, node: usize, id: &Arc<str>, how: Settled<'_>) {

@@ -241,7 +241,7 @@ impl StoredRun {
     pub fn nodes(&self) -> Vec<NodeSummary> {
         let mut seen: IndexMap<(u32, u32), Seen> = IndexMap::new();
         for line in &self.journal.lines {
-            let (Record::Intent { key } | Record::Settled { key, .. } | Record::Assumed { key, .. }) = &line.record
+            let (Record::Intent { key, .. } | Record::Settled { key, .. } | Record::Assumed { key, .. }) = &line.record
             else {
                 continue;
             };
