@@ -293,17 +293,26 @@ fn enough(context: &Context, wanted: &Wanted, answers: &Answers) -> Result<(), S
         if granted * 2 > members.len() {
             continue;
         }
-        let by_hypervisor = members.iter().filter_map(|host| context.inventory.hypervisor_of(*host));
+        let hypervisors = members.iter().filter_map(|host| context.inventory.hypervisor_of(*host));
+        let hypervisors: BTreeSet<_> = hypervisors.map(|host| host.id).collect();
+        let keepers = hypervisors.iter().filter(|host| grants(host)).count();
         let what = format!("{granted} of {} members of cluster {cluster} could be asked for its lock", members.len());
-        if !by_hypervisor.into_iter().any(|host| grants(&host.id)) {
+        if keepers == 0 {
             return Err(format!("only {what}, and none of their hypervisors"));
         }
-        let msg = match granted {
+        let mut msg = match granted {
             0 => format!(
                 "no member of cluster {cluster} answers, as when it has none yet; their hypervisors keep its lock"
             ),
             _ => format!("only {what}; their hypervisors keep it"),
         };
+        // A run is not refused for it: what is left after a disaster may be one machine.
+        if keepers * 2 <= hypervisors.len() {
+            msg += &format!(
+                ", but only {keepers} of {} answer: an operator who reaches only the others could hold it as well, so make sure that nobody else works on this cluster",
+                hypervisors.len()
+            );
+        }
         context.emitter.emit(EventKind::Warning { msg });
     }
     Ok(())

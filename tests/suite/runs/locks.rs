@@ -139,6 +139,29 @@ fn a_dead_member_need_not_grant_but_most_must() {
     assert_eq!(bench.folder.read("work"), "x\n");
 }
 
+#[test]
+fn a_lock_that_few_hypervisors_keep_is_taken_with_a_warning() {
+    let bench = Bench::new(0, "- hosts: etcd-1\n  tasks:\n    - { name: Mark, shell: 'echo x >>DIR' }\n");
+    for (answer, is_told) in [(1, true), (2, false)] {
+        let host = |n: usize, is_up: bool| {
+            let (_, address) = Sshd::host(n);
+            format!("address: {address}{}", if is_up { "" } else { ", port: 1" })
+        };
+        let mut text = bench.sshd.inventory_ssh() + "hypervisors:\n";
+        for n in 1..=3 {
+            text += &format!("  hv-{n}: {{ {} }}\n", host(n + 10, n <= answer));
+        }
+        text += "clusters:\n  prod:\n    members:\n";
+        for n in 1..=3 {
+            text += &format!("      etcd-{n}: {{ hypervisor: hv-{n}, {} }}\n", host(n, n == 1));
+        }
+        bench.folder.write("inventory.yaml", &text);
+        let said = bench.run().ends(0);
+        assert!(said.stdout.contains("their hypervisors keep it"), "{}", said.stdout);
+        assert_eq!(said.stdout.contains("but only 1 of 3 answer"), is_told, "{}", said.stdout);
+    }
+}
+
 /// Hosts h1 and h2, the second on a server of its own, which is down.
 fn with_one_down(play: &str) -> (Bench, Sshd) {
     let bench = Bench::new(1, play);
