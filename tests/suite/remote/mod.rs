@@ -3,3 +3,4 @@
 mod jobs;
 mod shells;
 mod ssh;
+mod strangers;
