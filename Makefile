@@ -11,10 +11,10 @@ ROUNDS ?= 3
 # How often a rollout is measured; 20 for what the bars are about.
 RUNS ?= 3
 
-.PHONY: help setup build test test-lab test-long lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
+.PHONY: help setup build release reproducible sbom test test-lab test-long lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building and testing need, if it is missing (Debian, as root)
 	@.ci/setup
@@ -23,7 +23,19 @@ build: setup ## build the program into target/release
 	@echo "== build"
 	cargo build --release --locked
 
+release: setup ## build the program so that the same sources give the same bytes, into target/dist
+	@echo "== release"
+	@.ci/release
+
+reproducible: setup ## build a release in two folders, and compare (takes long)
+	@.ci/reproducible
+
+sbom: setup ## write the bill of materials of the program (CycloneDX) to target/etcdrun.cdx.json
+	@mkdir -p target
+	@.ci/sbom target/etcdrun.cdx.json
+
 test: setup lint lab ## install what is missing, then run all checks and tests
+	@.ci/audit quick
 	@echo "== test"
 	@.ci/test
 
@@ -44,7 +56,7 @@ lint: ## rustfmt, clippy and shellcheck
 fmt: ## format the code
 	cargo fmt
 
-audit: ## licences, bans, sources, and known vulnerabilities, by cargo-deny
+audit: ## licences, bans, sources, and known vulnerabilities, by cargo-deny, which is installed if it is missing
 	@.ci/audit
 
 taste: setup ## a first taste: a playbook on three hosts on loopback
