@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use russh::client::DisconnectReason;
+use russh::client::{ChannelOpenHandle, DisconnectReason, Msg, Session};
 use russh::keys::{Algorithm, PublicKeyOrCertificate};
-use russh::{Preferred, SshId};
+use russh::{Channel, Preferred, SshId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -110,6 +110,84 @@ impl russh::client::Handler for Client {
     async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, ClientError> {
         self.checker.check(key).map_err(ClientError::Refused)?;
         Ok(true)
+    }
+
+    // We never ask a server to open a channel: no forwarding, no agent, no X11. russh would accept them by itself, each for as long as
+    // the connection lasts; a reply that is dropped is a refusal.
+
+    async fn server_channel_open_forwarded_tcpip(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn server_channel_open_forwarded_streamlocal(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn server_channel_open_agent_forward(
+        &mut self,
+        _: Channel<Msg>,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn server_channel_open_session(
+        &mut self,
+        _: Channel<Msg>,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_tcpip(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: &str,
+        _: u32,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn server_channel_open_direct_streamlocal(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn server_channel_open_x11(
+        &mut self,
+        _: Channel<Msg>,
+        _: &str,
+        _: u32,
+        _: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), ClientError> {
+        Ok(())
     }
 
     async fn disconnected(&mut self, reason: DisconnectReason<ClientError>) -> Result<(), ClientError> {
