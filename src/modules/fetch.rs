@@ -18,7 +18,7 @@ use super::{
     spec::{BuildContext, Module, ModuleError, ResultField},
 };
 use crate::{
-    model::{Effects, Outcome, Resource, Value},
+    model::{ByteSize, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
 
@@ -39,6 +39,13 @@ pub struct Fetch {
     /// Fail if the file is missing; otherwise the task is ok and `dest` stays as it is.
     #[serde(default = "yes")]
     fail_on_missing: bool,
+    /// Fail if the file is larger: what a host sends must not fill the operator's disk.
+    #[serde(default = "one_gibibyte")]
+    max_size: ByteSize,
+}
+
+fn one_gibibyte() -> ByteSize {
+    ByteSize(1 << 30)
 }
 
 impl Module for Fetch {
@@ -63,7 +70,8 @@ impl Module for Fetch {
             return Err(ModuleError::new("`src` is empty"));
         }
         let dest = self.local_path(context)?;
-        Ok(Action::Engine(Box::new(Bring { src: self.src, dest, fail_on_missing: self.fail_on_missing })))
+        let Self { src, fail_on_missing, max_size, .. } = self;
+        Ok(Action::Engine(Box::new(Bring { src, dest, fail_on_missing, max_size })))
     }
 }
 
@@ -87,6 +95,7 @@ struct Bring {
     src: String,
     dest: PathBuf,
     fail_on_missing: bool,
+    max_size: ByteSize,
 }
 
 #[async_trait]
@@ -99,6 +108,10 @@ impl EngineAction for Bring {
         let field = |name: &str| probe.data.get(name).and_then(Value::as_str).unwrap_or_default();
         if probe.data.get("exists") != Some(&Value::Bool(true)) {
             return Ok(self.missing(context.check_mode()));
+        }
+        let size = probe.data.get("size").and_then(Value::as_u64).unwrap_or_default();
+        if size > self.max_size.0 {
+            return Ok(self.too_large(ByteSize(size)));
         }
         let sha256 = field("sha256").to_owned();
         let same = self.dest.is_file() && place::fingerprint(&self.dest).await?.sha256 == sha256;
@@ -113,6 +126,11 @@ impl EngineAction for Bring {
 impl Bring {
     fn probe(&self) -> Payload {
         Payload::new(concat!(include_str!("attributes.sh"), include_str!("fetch.sh"))).value("src", &self.src)
+    }
+
+    fn too_large(&self, size: ByteSize) -> Outcome {
+        let Self { src, max_size, .. } = self;
+        Outcome::failed(format!("{src} has {size}, and `max_size` is {max_size}; say `max_size: {size}` or more"))
     }
 
     fn missing(&self, check_mode: bool) -> Outcome {
@@ -132,7 +150,7 @@ impl Bring {
         fs::create_dir_all(folder).await.map_err(failed)?;
         let (scratch, file) = Scratch::create(folder, &permit).map_err(failed)?;
         let mut file = fs::File::from_std(file);
-        let downloaded = context.session.download(path, &mut file).await?;
+        let downloaded = context.session.download_up_to(path, &mut file, self.max_size).await?;
         if downloaded.failed {
             return Ok(downloaded);
         }

@@ -10,5 +10,7 @@ if [ ! -e "$path" ]; then
 fi
 if [ ! -f "$path" ]; then fail "$path is not a regular file"; fi
 sum=$(sha256sum < "$path") || fail "cannot read $path"
+size=$(wc -c < "$path") || fail "cannot read $path"
+result_int size "$size"
 result_bool exists true
 result sha256 "${sum%% *}"

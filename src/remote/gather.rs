@@ -4,6 +4,13 @@ use crate::model::{Diff, Outcome, Value, ValueMap};
 
 /// How much of a step's output, or of one result, is kept.
 const OUTPUT_LIMIT: usize = 8 << 20;
+/// How much the results and diffs of a step may take together, beside its output.
+const RESULTS_LIMIT: usize = 64 << 20;
+/// What a result takes beside its bytes, and a diff.
+const RESULT_COST: usize = 128;
+const DIFF_COST: usize = 4 << 10;
+/// How much larger than its text a value may be that was written as JSON.
+const JSON_COST: usize = 32;
 /// What an honest line is shorter than.
 const LINE_LIMIT: usize = 64 << 10;
 /// How much text one side of a diff shows.
@@ -40,9 +47,16 @@ pub(super) struct Gathering {
     msg: String,
     data: ValueMap,
     diff: Vec<Diff>,
+    /// What results and diffs have taken of their limit.
+    taken: usize,
 }
 
 impl Gathering {
+    /// About how much memory it holds.
+    pub(super) fn size(&self) -> usize {
+        self.taken + self.stdout.bytes.len() + self.stderr.bytes.len()
+    }
+
     /// Whether a file is being sent that is too large to keep here: its errors, or its contents.
     pub(super) fn file(&self) -> Option<bool> {
         match self.text {
@@ -101,6 +115,14 @@ impl Gathering {
     }
 
     fn take(&mut self, purpose: Purpose, kept: Kept) {
+        let taken = self.taken.saturating_add(cost(&purpose, &kept));
+        if taken > RESULTS_LIMIT {
+            let limit = RESULTS_LIMIT >> 20;
+            self.failure =
+                Some(format!("the host sent more than {limit} MiB of results for one task; the rest was dropped"));
+            return;
+        }
+        self.taken = taken;
         match purpose {
             Purpose::Set(name) => {
                 self.data.insert(name, kept.into_text().into());
@@ -114,7 +136,7 @@ impl Gathering {
                 self.unknown = true;
                 self.msg = kept.into_text();
             }
-            Purpose::Label => self.label = kept.into_text(),
+            Purpose::Label => self.label = kept.into_label(),
             Purpose::Before => self.side().before = kept.into_diff_text(),
             Purpose::After => self.side().after = kept.into_diff_text(),
             Purpose::File { .. } => {}
@@ -169,6 +191,17 @@ impl Gathering {
     }
 }
 
+/// What is left of it, in bytes. A text that takes the place of another one costs nothing more.
+fn cost(purpose: &Purpose, kept: &Kept) -> usize {
+    let bytes = kept.bytes.len();
+    match purpose {
+        Purpose::Set(name) | Purpose::Int(name) | Purpose::Bool(name) => RESULT_COST + name.len() + bytes,
+        Purpose::Json(name) => RESULT_COST + name.len() + bytes * JSON_COST,
+        Purpose::Before | Purpose::After => DIFF_COST + bytes.min(DIFF_LIMIT),
+        Purpose::Message | Purpose::Failure | Purpose::Unknown | Purpose::Label | Purpose::File { .. } => 0,
+    }
+}
+
 fn as_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "true" => Some(true),
@@ -218,6 +251,13 @@ impl Kept {
         let mut text = self.into_text();
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         text
+    }
+
+    /// It is kept with each side of a diff.
+    fn into_label(mut self) -> String {
+        self.bytes.truncate(DIFF_COST);
+        self.dropped = 0;
+        self.into_text()
     }
 
     fn into_diff_text(self) -> String {

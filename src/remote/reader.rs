@@ -10,7 +10,12 @@ use super::{
     scanner::{Piece, Scanner},
     script::Nonce,
 };
-use crate::model::Outcome;
+use crate::model::{ByteSize, Outcome};
+
+/// How far one stream may run ahead of the other. No honest host comes near it: what is on the way between two programs is far less.
+const BACKLOG_LIMIT: usize = 64 << 20;
+/// How much the results of all steps of one exec may have together.
+const EXEC_LIMIT: usize = 512 << 20;
 
 /// What a runner tells us, in order: a step has finished before the next one starts.
 #[derive(Debug, PartialEq)]
@@ -80,6 +85,8 @@ pub(super) struct Reader {
     gathering: Gathering,
     exit_code: i32,
     finished: usize,
+    /// How many bytes the outcomes of those have.
+    kept: usize,
     events: VecDeque<Event>,
     /// What came before the first marker; all there is to say why no marker came.
     noise: Noise,
@@ -103,6 +110,7 @@ impl Reader {
             gathering: Gathering::default(),
             exit_code: 0,
             finished: 0,
+            kept: 0,
             events: VecDeque::new(),
             noise: Noise::default(),
         }
@@ -119,8 +127,18 @@ impl Reader {
             }
             let moved = self.advance(Source::Stdout)? | self.advance(Source::Stderr)?;
             if !moved {
-                return Ok(None);
+                return self.within_bounds().map(|()| None);
             }
+        }
+    }
+
+    /// A host must not fill our memory with what has to wait.
+    fn within_bounds(&self) -> Result<(), Nonsense> {
+        let too_much = |what: &str, limit: usize| Err(Nonsense(format!("more than {} {what}", ByteSize(limit as u64))));
+        match [&self.stdout, &self.stderr].iter().any(|stream| stream.scanner.waiting() > BACKLOG_LIMIT) {
+            true => too_much("on one stream that had to wait for the other", BACKLOG_LIMIT),
+            false if self.kept > EXEC_LIMIT => too_much("of results", EXEC_LIMIT),
+            false => Ok(()),
         }
     }
 
@@ -242,6 +260,7 @@ impl Reader {
         stream.ended += 1;
         if self.stdout.ended == self.stderr.ended {
             let capture = self.captures[step];
+            self.kept += self.gathering.size();
             let outcome = std::mem::take(&mut self.gathering).outcome(self.exit_code, capture);
             self.events.push_back(Event::Finished { step, outcome: Box::new(outcome) });
             self.finished += 1;

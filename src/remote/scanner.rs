@@ -32,6 +32,11 @@ impl Scanner {
         self.buffer.extend_from_slice(chunk);
     }
 
+    /// How many bytes wait to be read.
+    pub(super) fn waiting(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// The next piece, or `None` until more is pushed.
     pub(super) fn next(&mut self) -> Option<Piece> {
         match self.find() {

@@ -21,7 +21,10 @@ use super::{
     run::{Data, Deaf, Files},
     session::only,
 };
-use crate::model::{Outcome, Value};
+use crate::model::{ByteSize, Outcome, Value};
+
+/// What a file may have that somebody wants in memory.
+const MEMORY_LIMIT: ByteSize = ByteSize(256 << 20);
 
 const UPLOAD: &str = include_str!("upload.sh");
 const APPEND: &str = include_str!("append.sh");
@@ -161,17 +164,32 @@ impl Session {
         Ok(format!("{folder}/{name}"))
     }
 
-    /// Reads a file of the target. A file that cannot be read is a failed outcome; `size` and `sha256`
+    /// Reads a file of the target that fits into memory. A file that cannot be read is a failed outcome; `size` and `sha256`
     /// are in the outcome's data.
     pub async fn download(
         &self,
         remote: &str,
         into: &mut (dyn AsyncWrite + Send + Unpin),
     ) -> Result<Outcome, RemoteError> {
+        self.download_up_to(remote, into, MEMORY_LIMIT).await
+    }
+
+    /// As [`Session::download`], with another limit: whatever the target sends, no more than that is written.
+    pub async fn download_up_to(
+        &self,
+        remote: &str,
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+        limit: ByteSize,
+    ) -> Result<Outcome, RemoteError> {
         let payload = Payload::new(DOWNLOAD).value("path", remote);
         let segment = Segment { steps: vec![self.step(payload, false)] };
-        let mut sink = Measured::new(into);
-        let outcome = only(self.exchange(&segment, &Deaf, None, Files::Into(&mut sink), None).await?)?;
+        let mut sink = Measured { limit: limit.0, ..Measured::new(into) };
+        let received = self.exchange(&segment, &Deaf, None, Files::Into(&mut sink), None).await;
+        if sink.is_too_large {
+            let message = format!("cannot download {remote}: it has more than {limit}");
+            return Err(RemoteError::Transfer(message.into()));
+        }
+        let outcome = only(received?)?;
         if outcome.failed {
             return Ok(outcome);
         }
@@ -198,11 +216,14 @@ struct Measured<T> {
     inner: T,
     size: u64,
     hash: Sha256,
+    /// No more than this is written.
+    limit: u64,
+    is_too_large: bool,
 }
 
 impl<T> Measured<T> {
     fn new(inner: T) -> Self {
-        Self { inner, size: 0, hash: Sha256::new() }
+        Self { inner, size: 0, hash: Sha256::new(), limit: u64::MAX, is_too_large: false }
     }
 
     fn pass(&mut self, bytes: &[u8]) {
@@ -239,6 +260,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Measured<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Measured<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        if bytes.len() as u64 > self.limit - self.size {
+            self.is_too_large = true;
+            return Poll::Ready(Err(std::io::ErrorKind::FileTooLarge.into()));
+        }
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
         self.pass(&bytes[..written]);
         Poll::Ready(Ok(written))

@@ -347,13 +347,16 @@ async fn end_of(session: &Session, log: &str) -> Result<Tail, String> {
     read.unwrap_or_else(|_| Err(format!("its log {log} was not read within {LOG:?}")))
 }
 
+/// etcd begins another file after 64 MiB; one record, which can be as large as a request, may go beyond that.
+const LOG_LIMIT: ByteSize = ByteSize(1 << 30);
+
 /// It may change while it is read.
 async fn read_end(session: &Session, log: &str) -> Result<Tail, String> {
     let mut why = String::new();
     for _ in 0..TRIES {
         let unreadable = || format!("its log {log} cannot be read");
         let mut reader = TailReader::new(base(log)).ok_or_else(unreadable)?;
-        match session.download(log, &mut reader).await {
+        match session.download_up_to(log, &mut reader, LOG_LIMIT).await {
             Ok(outcome) if outcome.failed => return Err(outcome.msg),
             Ok(_) => return reader.tail().cloned().ok_or_else(unreadable),
             Err(error) => why = error.to_string(),

@@ -165,3 +165,90 @@ proptest! {
         }
     }
 }
+
+fn one_step() -> Reader {
+    Reader::for_one(true, &Nonce::fixed())
+}
+
+/// Pushes pieces until the reader has had enough; fails if it never has.
+fn flooded(reader: &mut Reader, source: Source, piece: &[u8], most: usize) -> String {
+    for _ in 0..most / piece.len() {
+        reader.push(source, piece);
+        loop {
+            match reader.next() {
+                Ok(None) => break,
+                Ok(Some(_)) => {}
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+    panic!("{most} bytes were taken without a word");
+}
+
+#[test]
+fn a_stream_that_runs_ahead_for_good_is_refused() {
+    let mut reader = one_step();
+    let nonce = Nonce::fixed();
+    reader.push(Source::Stdout, format!("{nonce} begin 0 42\n").as_bytes());
+    reader.push(Source::Stderr, format!("{nonce} begin 0\n{nonce} end 0\n").as_bytes());
+    let piece = vec![b'x'; 1 << 20];
+    let why = flooded(&mut reader, Source::Stderr, &piece, 2 * BACKLOG_LIMIT);
+    assert!(why.contains("more than 64 MiB on one stream"), "{why}");
+}
+
+#[test]
+fn results_of_any_number_and_size_are_bounded() {
+    let nonce = Nonce::fixed();
+    let large = "x".repeat(1 << 20);
+    let words: [&dyn Fn(usize) -> String; 4] = [
+        &|number| format!("{nonce} set n{number}\n{large}{nonce} endtext\n"),
+        &|number| format!("{nonce} label\n{number}{nonce} endtext\n{nonce} before\n{nonce} endtext\n"),
+        &|number| format!("{nonce} set n{number}\n{nonce} endtext\n"),
+        &|number| format!("{nonce} json n{number}\n[{}0]{nonce} endtext\n", "[],".repeat(1000)),
+    ];
+    for (kind, word) in words.iter().enumerate() {
+        let mut reader = one_step();
+        reader.push(Source::Stdout, format!("{nonce} begin 0 42\n").as_bytes());
+        let mut sent = 0;
+        for number in 0.. {
+            let text = word(number);
+            sent += text.len();
+            reader.push(Source::Stdout, text.as_bytes());
+            while reader.next().unwrap().is_some() {}
+            if sent > 192 << 20 || number > 2_000_000 {
+                break;
+            }
+        }
+        assert!(reader.gathering.size() < 80 << 20, "{kind}");
+        reader.push(Source::Stdout, format!("{nonce} end 0 0 quiet\n").as_bytes());
+        let mut last = None;
+        while let Some(event) = reader.next().unwrap() {
+            last = Some(event);
+        }
+        let Some(Event::Finished { outcome, .. }) = last else { panic!("{kind}: {last:?}") };
+        assert!(outcome.failed && outcome.msg.contains("more than 64 MiB of results"), "{kind}: {}", outcome.msg);
+    }
+}
+
+#[test]
+fn steps_that_each_keep_within_their_limit_have_one_together() {
+    let nonce = Nonce::fixed();
+    let mut reader = Reader::with(vec![true; 1000], &nonce);
+    let large = "x".repeat(7 << 20);
+    for step in 0..1000 {
+        let text = format!("{nonce} begin {step} 42\n{large}{nonce} end {step} 0 quiet\n");
+        reader.push(Source::Stdout, text.as_bytes());
+        loop {
+            match reader.next() {
+                Ok(None) => break,
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    assert!(error.to_string().contains("more than 512 MiB of results"), "{error}");
+                    assert!(step < 100);
+                    return;
+                }
+            }
+        }
+    }
+    panic!("there was no end to it");
+}
