@@ -51,6 +51,13 @@ impl Pins {
         Ok((!found.is_empty()).then_some(found))
     }
 
+    /// Another guest that is known by this name, by its UUID.
+    pub fn other(&self, name: &str, uuid: &str) -> io::Result<Option<String>> {
+        let text = self.read()?;
+        let found = lines(&text).filter(|line| line.name == name).find_map(|line| line.uuid.filter(|it| *it != uuid));
+        Ok(found.map(str::to_owned))
+    }
+
     /// Pins the keys of a guest. Whatever another guest had under this name is forgotten: that guest is gone.
     pub fn pin(&self, name: &str, uuid: &str, keys: &[&str]) -> io::Result<Pinned> {
         let mut keys: Vec<KeyBlob> = keys.iter().filter_map(|key| parse_key(key)).collect();
@@ -144,6 +151,8 @@ mod tests {
         assert_eq!(pins.pin("c/a", "u1", &[KEY, OTHER]).unwrap(), kept, "a key more does no harm");
         assert_eq!(pins.pin("c/a", "u1", &[OTHER]).unwrap(), Pinned::Differs);
         assert_eq!(pins.pin("c/a", "u1", &["nonsense"]).unwrap(), Pinned::NoKey);
+        assert_eq!(pins.other("c/a", "u1").unwrap(), None);
+        assert_eq!(pins.other("c/a", "u3").unwrap().as_deref(), Some("u1"));
         pins.pin("c/a", "u3", &[OTHER]).unwrap();
         assert_eq!(fs::read_to_string(pins.path()).unwrap(), format!("c/b {KEY} u2\nc/a {OTHER} u3\n"));
         assert_eq!(pins.find("c/a", "u1").unwrap(), None, "the old guest is gone, and so is its pin");

@@ -37,6 +37,9 @@ pub struct GuestTrust {
     /// The file of the hypervisor that keeps the guest's console.
     #[serde(default)]
     console_log: Option<String>,
+    /// Whether this run has made the guest. If it has not, and another guest was known by that name, `replaced` tells.
+    #[serde(default)]
+    built: bool,
     /// Whether to ask the guest agent too.
     #[serde(default = "yes")]
     agent: bool,
@@ -66,6 +69,10 @@ impl Module for GuestTrust {
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "fingerprints", doc: "The fingerprints of the keys." },
+        ResultField {
+            name: "replaced",
+            doc: "The UUID of the guest that was known by this name before, if this run did not make the new one.",
+        },
         ResultField { name: "elapsed", doc: "How many seconds it took until the guest had shown its keys." },
     ];
 
@@ -95,13 +102,16 @@ impl EngineAction for GuestTrust {
         if let Some(known) = pins.find(&self.pin, &self.uuid).map_err(failed)? {
             return Ok(Outcome::ok().with("fingerprints", known));
         }
+        let replaced = pins.other(&self.pin, &self.uuid).map_err(failed)?.filter(|_| !self.built);
         if context.check_mode() {
-            return Ok(Outcome { msg: "would learn the guest's key".into(), ..Outcome::changed() });
+            let outcome = Outcome { msg: "would learn the guest's key".into(), ..Outcome::changed() };
+            return Ok(with_replaced(outcome, replaced));
         }
         let start = Instant::now();
         let keys = self.learn(context, start).await?;
         let keys: Vec<&str> = keys.lines().collect();
         let outcome = Outcome::changed().with("elapsed", start.elapsed().as_secs());
+        let outcome = with_replaced(outcome, replaced);
         match pins.pin(&self.pin, &self.uuid, &keys).map_err(failed)? {
             Pinned::Kept(fingerprints) => Ok(outcome.with("fingerprints", fingerprints)),
             Pinned::Differs => Err(ActionError::Failed(format!(
@@ -111,6 +121,13 @@ impl EngineAction for GuestTrust {
             ))),
             Pinned::NoKey => Err(ActionError::Failed(format!("what the guest {} shows are no SSH keys", self.name))),
         }
+    }
+}
+
+fn with_replaced(outcome: Outcome, replaced: Option<String>) -> Outcome {
+    match replaced {
+        Some(uuid) => outcome.with("replaced", uuid),
+        None => outcome,
     }
 }
 
