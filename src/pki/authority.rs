@@ -276,6 +276,19 @@ pub fn check_next_authority(next: &NextCa, opener: Option<&Arc<dyn Opener>>) -> 
     Authority::brought(&next.files(), opener).map(drop)
 }
 
+impl Authority {
+    /// The certificate of an authority whose key is gone before anybody could use it: who believes only that one believes nobody.
+    pub fn of_nobody() -> Result<String, PkiError> {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished_name("nobody", None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        set_validity(&mut params, Timestamp::now(), VALIDITY);
+        Ok(params.self_signed(&key)?.pem())
+    }
+}
+
 /// An authority that signs nothing yet.
 pub(super) struct NewAuthority {
     pub pem: String,

@@ -1,4 +1,7 @@
 //! A server of its own on some folder of a host, which reaches nobody, and which only we reach.
+//!
+//! Its client port is as the member's own: TLS, and certificates or passwords. Its peer port believes one authority whose key was
+//! never kept, so no other account of the host can speak raft to it.
 
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use super::{
 use crate::{
     etcd::{MemberClient, observe::see},
     model::Outcome,
+    pki::Authority,
     remote::Payload,
 };
 
@@ -23,7 +27,7 @@ const PORTS: (u16, u16) = (22379, 22380);
 
 /// How its members reach it, which nobody does.
 pub(super) fn peer_url() -> String {
-    format!("http://127.0.0.1:{}", PORTS.1)
+    format!("https://127.0.0.1:{}", PORTS.1)
 }
 
 pub(super) struct Apart<'a> {
@@ -43,6 +47,8 @@ impl Apart<'_> {
     ) -> Result<(MemberClient, i64), ActionError> {
         let start = (self.payload)("start").flag("force", alone);
         let start = start.value("port", PORTS.0.to_string()).value("peer_port", PORTS.1.to_string());
+        let authority = Authority::of_nobody().map_err(|error| ActionError::Failed(error.to_string()))?;
+        let start = start.value("peer_authority", authority);
         done(context.run(start).await?)?;
         let client = self.client(context, member).await?;
         let revision = self.wait(context, &client).await?;

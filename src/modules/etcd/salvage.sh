@@ -105,20 +105,34 @@ start() {
     server=${server%% *}
     [ -x "$server" ] || fail "there is no server $server"
     client=https://127.0.0.1:$arg_port
-    # It has no certificate for peers either: no member of old would talk to it.
-    peer=http://127.0.0.1:$arg_peer_port
+    # Who connects as a peer has to show a certificate of an authority that has no key any more, so nobody does.
+    peer=https://127.0.0.1:$arg_peer_port
     others='DATA_DIR|WAL_DIR|FORCE_NEW_CLUSTER|LISTEN_[A-Z_]*|ADVERTISE_CLIENT_URLS|INITIAL_[A-Z_]*|DISCOVERY[A-Z_]*|PEER_[A-Z_]*'
     force=false
     if [ "${arg_force-}" ]; then force=true; fi
     umask 077
     {
         grep -vE "^ETCD_($others)=" "$arg_environment"
+        sed -nE 's/^ETCD_((CERT|KEY)_FILE=)/ETCD_PEER_\1/p' "$arg_environment"
         printf 'ETCD_%s\n' "DATA_DIR=$copy" "FORCE_NEW_CLUSTER=$force" \
             "LISTEN_CLIENT_URLS=$client" "ADVERTISE_CLIENT_URLS=$client" \
-            "LISTEN_PEER_URLS=$peer" "INITIAL_ADVERTISE_PEER_URLS=$peer"
+            "LISTEN_PEER_URLS=$peer" "INITIAL_ADVERTISE_PEER_URLS=$peer" \
+            "PEER_CLIENT_CERT_AUTH=true" "PEER_TRUSTED_CA_FILE=$copy/peers.crt"
     } > "$copy/env" || fail "cannot write $copy/env"
-    systemd-run --quiet --unit="$unit" --property=User="$arg_user" --property=UMask=0077 \
-        --property=EnvironmentFile="$copy/env" --property=IPAddressDeny=any --property=IPAddressAllow=localhost \
+    printf '%s\n' "$arg_peer_authority" > "$copy/peers.crt" || fail "cannot write $copy/peers.crt"
+    chown "$arg_user:" "$copy/peers.crt" || fail "cannot give $copy/peers.crt to $arg_user"
+    # As the unit of etcd has it, and nobody but this machine.
+    set -- IPAddressDeny=any IPAddressAllow=localhost UMask=0077 NoNewPrivileges=true CapabilityBoundingSet= \
+        AmbientCapabilities= LockPersonality=true MemoryDenyWriteExecute=true PrivateDevices=true PrivateTmp=true \
+        ProtectClock=true ProtectControlGroups=true ProtectHome=true ProtectHostname=true ProtectKernelLogs=true \
+        ProtectKernelModules=true ProtectKernelTunables=true ProtectSystem=strict ReadWritePaths="$copy" \
+        'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX' RestrictNamespaces=true RestrictRealtime=true \
+        RestrictSUIDSGID=true SystemCallArchitectures=native SystemCallFilter=@system-service SystemCallErrorNumber=EPERM
+    for property in "$@"; do
+        set -- "$@" --property="$property"
+        shift
+    done
+    systemd-run --quiet --unit="$unit" --property=User="$arg_user" --property=EnvironmentFile="$copy/env" "$@" \
         "$server" || fail "cannot start a server on the copy"
 }
 
