@@ -4,8 +4,15 @@
 //! values are buckets, each a tree of its own. Nothing is overwritten: what changes goes to new pages at the end, and the other
 //! meta, written last, makes it count. Pages that nobody points to any more are free, which etcd finds out when it opens the file,
 //! since it keeps no list of them.
+//!
+//! A file may come from anybody, so what it says of itself is held against what it is before memory is taken for it: pages lie inside
+//! of the file, no page is reached twice, elements of a page do not overlap, and a look has a limit of bytes.
 
-use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::File,
+    os::unix::fs::FileExt,
+};
 
 use super::RestoreError;
 
@@ -24,10 +31,12 @@ const BUCKET: u32 = 0x01;
 const NO_FREE_LIST: u64 = u64::MAX;
 /// A tree of this depth would have more pages than a file can hold.
 const MAX_DEPTH: usize = 32;
-/// What a bucket may hold that is read as a whole.
+/// What a bucket may take that is read as a whole.
 const MAX_SMALL: u64 = 64 << 20;
-/// A page with a value of etcd's largest request and some more.
-const MAX_PAGE: u64 = 1 << 30;
+/// What the pages from a root to a leaf may take: a leaf has two values of the largest request that anybody lets etcd take.
+const MAX_PATH: u64 = 256 << 20;
+/// Those of the machines that etcd runs on.
+const PAGE_SIZES: std::ops::RangeInclusive<u64> = 512..=(64 << 10);
 
 pub(super) struct Bolt {
     file: File,
@@ -38,6 +47,26 @@ pub(super) struct Bolt {
     /// The first page that is not used yet.
     next: u64,
     transaction: u64,
+}
+
+/// What a look at some pages may still take, and has seen.
+struct Look {
+    seen: HashSet<u64>,
+    /// How many pages more.
+    left: u64,
+}
+
+impl Look {
+    /// Each page once: a tree has one way to it, and with more a few pages stand for any number of them.
+    fn at(&mut self, id: u64, pages: u64) -> Result<(), RestoreError> {
+        let left = self.left.checked_sub(pages);
+        self.left = left.ok_or_else(|| foreign("what has to be read at once is too large"))?;
+        // Few enough, as was just seen.
+        match (id..id + pages).all(|page| self.seen.insert(page)) {
+            true => Ok(()),
+            false => Err(foreign(format!("page {id} is used twice"))),
+        }
+    }
 }
 
 /// A page, or what stands inside a value like one.
@@ -113,12 +142,12 @@ impl Bolt {
         let first = read_meta(0);
         // The second one is a page further; how large pages are, the first says, or it has to be tried.
         let sizes =
-            first.as_ref().map_or_else(|| (9..17).map(|power| 1 << power).collect(), |meta| vec![meta.page_size]);
+            first.as_ref().map_or_else(|| (9..=16).map(|power| 1 << power).collect(), |meta| vec![meta.page_size]);
         let second = sizes.into_iter().find_map(|size| read_meta(size).filter(|meta| meta.page_size == size));
         let meta = [first, second].into_iter().flatten().max_by_key(|meta| meta.transaction);
         let meta = meta.ok_or_else(|| foreign("it does not begin like one"))?;
         if !meta.page_size.is_power_of_two()
-            || meta.page_size < 512
+            || !PAGE_SIZES.contains(&meta.page_size)
             || meta.next.saturating_mul(meta.page_size) > length
         {
             return Err(foreign("it is shorter than it says"));
@@ -132,7 +161,7 @@ impl Bolt {
             transaction: meta.transaction,
         };
         let mut elements = Vec::new();
-        bolt.collect(meta.root, 0, &mut 0, &mut elements)?;
+        bolt.collect(meta.root, 0, &mut bolt.look(MAX_SMALL), &mut elements)?;
         if elements.iter().any(|element| element.flags & BUCKET == 0) {
             return Err(foreign("its root holds something else than buckets"));
         }
@@ -143,33 +172,38 @@ impl Bolt {
         }
     }
 
-    fn page(&self, id: u64) -> Result<Page, RestoreError> {
+    /// A look at some pages, which together have at most so many bytes.
+    fn look(&self, bytes: u64) -> Look {
+        Look { seen: HashSet::new(), left: bytes / self.page_size }
+    }
+
+    fn page(&self, id: u64, look: &mut Look) -> Result<Page, RestoreError> {
         if id < 2 || id >= self.next {
             return Err(foreign(format!("there is no page {id}")));
         }
         let at = id * self.page_size;
         let mut header = [0; HEADER];
         self.file.read_exact_at(&mut header, at)?;
-        let size = (u64::from(u32_at(&header, 12)?) + 1) * self.page_size;
-        if u64_at(&header, 0)? != id || size > MAX_PAGE {
+        let pages = u64::from(u32_at(&header, 12)?) + 1;
+        if u64_at(&header, 0)? != id || pages > self.next - id {
             return Err(foreign(format!("page {id} is damaged")));
         }
-        // Below a gibibyte, as was just seen.
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        look.at(id, pages)?;
+        // No more than the look may take.
+        let mut bytes = vec![0; usize::try_from(pages * self.page_size).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut bytes, at)?;
         parse(&bytes)
     }
 
     /// All elements of a tree's leaves, in order.
-    fn collect(&self, id: u64, depth: usize, size: &mut u64, into: &mut Vec<Element>) -> Result<(), RestoreError> {
-        let page = self.page(id)?;
-        if depth > MAX_DEPTH || *size > MAX_SMALL {
-            return Err(foreign("a tree is too large"));
+    fn collect(&self, id: u64, depth: usize, look: &mut Look, into: &mut Vec<Element>) -> Result<(), RestoreError> {
+        let page = self.page(id, look)?;
+        if depth > MAX_DEPTH {
+            return Err(foreign("a tree is too deep"));
         }
         for element in page.elements {
-            *size += (element.key.len() + element.value.len()) as u64;
             match page.flags {
-                BRANCH => self.collect(element.child, depth + 1, size, into)?,
+                BRANCH => self.collect(element.child, depth + 1, look, into)?,
                 _ => into.push(element),
             }
         }
@@ -188,9 +222,9 @@ impl Bolt {
         if id == 0 {
             return Ok(vec![parse(value.get(16..).unwrap_or_default())?]);
         }
-        let mut path = Vec::new();
+        let (mut path, mut look) = (Vec::new(), self.look(MAX_PATH));
         loop {
-            let page = self.page(id)?;
+            let page = self.page(id, &mut look)?;
             let last = page.elements.last().map(|element| element.child);
             let is_leaf = page.flags == LEAF;
             path.push(page);
@@ -208,7 +242,7 @@ impl Bolt {
         let mut elements = Vec::new();
         match u64_at(value, 0)? {
             0 => elements = parse(value.get(16..).unwrap_or_default())?.elements,
-            root => self.collect(root, 0, &mut 0, &mut elements)?,
+            root => self.collect(root, 0, &mut self.look(MAX_SMALL), &mut elements)?,
         }
         Ok(elements.into_iter().map(|element| (element.key, element.value)).collect())
     }
@@ -301,7 +335,10 @@ fn parse(bytes: &[u8]) -> Result<Page, RestoreError> {
         return Err(foreign("a page of another kind than expected"));
     }
     let mut elements = Vec::new();
-    for number in 0..usize::from(u16_at(bytes, 10)?) {
+    let count = usize::from(u16_at(bytes, 10)?);
+    // Heads come first, then the bodies in the same order: so no byte is copied twice.
+    let mut free = HEADER + count * ELEMENT;
+    for number in 0..count {
         let at = HEADER + number * ELEMENT;
         let (flags_of, offset, key_size, value_size, child) = match flags {
             BRANCH => (0, u32_at(bytes, at)?, u32_at(bytes, at + 4)?, 0, u64_at(bytes, at + 8)?),
@@ -310,6 +347,10 @@ fn parse(bytes: &[u8]) -> Result<Page, RestoreError> {
         let start = at + offset as usize;
         let middle = start + key_size as usize;
         let end = middle + value_size as usize;
+        if start < free {
+            return Err(foreign("the elements of a page overlap"));
+        }
+        free = end;
         let slice =
             |from: usize, to: usize| bytes.get(from..to).ok_or_else(|| foreign("an element outside of its page"));
         elements.push(Element {
@@ -356,4 +397,136 @@ fn render(page: &Page, id: u64, page_size: u64) -> Result<Vec<u8>, RestoreError>
     bytes.extend(bodies);
     bytes.resize(usize::try_from(pages * page_size).map_err(too_large)?, 0);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 4096;
+
+    /// A file of pages whose root is page 2. Its metas are made for it.
+    struct Made(Vec<u8>);
+
+    impl Made {
+        fn new(pages: &[(u64, Page)]) -> Self {
+            let mut bytes = vec![0; 2 * SIZE as usize];
+            for (id, page) in pages {
+                bytes.resize((id * SIZE) as usize, 0);
+                bytes.extend(render(page, *id, SIZE).unwrap());
+            }
+            let next = bytes.len() as u64 / SIZE;
+            for place in 0..2_u64 {
+                let at = (place * SIZE) as usize + HEADER;
+                let mut meta = Vec::new();
+                [MAGIC, VERSION, SIZE as u32, 0].iter().for_each(|it| meta.extend(it.to_le_bytes()));
+                [2, 0, NO_FREE_LIST, next, place].iter().for_each(|it| meta.extend(it.to_le_bytes()));
+                let sum = fnv(&meta);
+                meta.extend(sum.to_le_bytes());
+                bytes[at..at + META].copy_from_slice(&meta);
+            }
+            Self(bytes)
+        }
+
+        fn open(&self) -> Result<Bolt, RestoreError> {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&self.0, 0).unwrap();
+            Bolt::open(file)
+        }
+
+        fn refusal(&self) -> String {
+            self.open().err().expect("it is refused").to_string()
+        }
+    }
+
+    fn leaf(pairs: &[(&str, Vec<u8>)], flags: u32) -> Page {
+        let element = |(key, value): &(&str, Vec<u8>)| Element {
+            flags,
+            key: key.as_bytes().to_vec(),
+            value: value.clone(),
+            child: 0,
+        };
+        Page { flags: LEAF, elements: pairs.iter().map(element).collect() }
+    }
+
+    fn branch(children: &[u64]) -> Page {
+        let element = |child: &u64| Element { flags: 0, key: Vec::new(), value: Vec::new(), child: *child };
+        Page { flags: BRANCH, elements: children.iter().map(element).collect() }
+    }
+
+    fn root() -> Page {
+        leaf(&[("key", bucket_value(3, 0)), ("meta", bucket_value(4, 0))], BUCKET)
+    }
+
+    #[test]
+    fn a_sound_file_is_read() {
+        let pages = [(2, root()), (3, leaf(&[("k", vec![1; 9000])], 0)), (6, leaf(&[("m", vec![2])], 0))];
+        let mut pages = Vec::from(pages);
+        pages[0].1 = leaf(&[("key", bucket_value(3, 0)), ("meta", bucket_value(6, 0))], BUCKET);
+        let bolt = Made::new(&pages).open().unwrap();
+        assert_eq!(bolt.small_bucket("key").unwrap()[&b"k"[..]].len(), 9000);
+        assert_eq!(bolt.small_bucket("meta").unwrap()[&b"m"[..]], [2]);
+    }
+
+    /// 31 levels of two ways to the same page are two thousand million visits, and four kilobytes each.
+    #[test]
+    fn a_page_is_reached_in_one_way_only() {
+        let mut pages: Vec<(u64, Page)> = (2..33).map(|id| (id, branch(&[id + 1, id + 1]))).collect();
+        pages.push((33, root()));
+        assert!(Made::new(&pages).refusal().contains("page 33 is used twice"));
+        // Nor do two pages share one.
+        let pages = [(2, branch(&[3, 4])), (3, leaf(&[("k", vec![1; 9000])], BUCKET))];
+        let mut made = Made::new(&pages);
+        let inner = render(&root(), 4, SIZE).unwrap();
+        made.0[4 * SIZE as usize..5 * SIZE as usize].copy_from_slice(&inner);
+        assert!(made.refusal().contains("page 4 is used twice"));
+        // And a circle has no end.
+        assert!(Made::new(&[(2, branch(&[2]))]).refusal().contains("page 2 is used twice"));
+    }
+
+    /// A mebibyte with 65535 elements that all have all of it is sixty-four gibibytes.
+    #[test]
+    fn elements_that_overlap_are_refused() {
+        const COUNT: usize = 65_535;
+        let all = HEADER + COUNT * ELEMENT;
+        let mut bytes = render(&leaf(&[("k", vec![0; 2 * COUNT * ELEMENT])], BUCKET), 2, SIZE).unwrap();
+        bytes[10..12].copy_from_slice(&(COUNT as u16).to_le_bytes());
+        for number in 0..COUNT {
+            let at = HEADER + number * ELEMENT;
+            let (offset, size) = ((all - at) as u32, (bytes.len() - all) as u32);
+            let head: Vec<u8> = [BUCKET, offset, 0, size].iter().flat_map(|it| it.to_le_bytes()).collect();
+            bytes[at..at + ELEMENT].copy_from_slice(&head);
+        }
+        assert!(parse(&bytes).err().unwrap().to_string().contains("overlap"));
+        let mut made = Made::new(&[(2, leaf(&[("k", vec![0; bytes.len() - 64])], BUCKET))]);
+        made.0[2 * SIZE as usize..2 * SIZE as usize + bytes.len()].copy_from_slice(&bytes);
+        assert!(made.refusal().contains("overlap"));
+    }
+
+    #[test]
+    fn pages_that_are_larger_than_their_file_or_than_a_look_are_refused() {
+        let mut made = Made::new(&[(2, root())]);
+        let overflow = 2 * SIZE as usize + 12;
+        made.0[overflow..overflow + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(made.refusal().contains("page 2 is damaged"));
+        let large = MAX_SMALL as usize + 1;
+        assert!(Made::new(&[(2, leaf(&[("k", vec![0; large])], BUCKET))]).refusal().contains("too large"));
+    }
+
+    #[test]
+    fn whatever_bytes_are_there_nothing_breaks() {
+        let made = Made::new(&[(2, root()), (3, leaf(&[("k", vec![1; 40])], 0)), (4, leaf(&[("m", vec![2])], 0))]);
+        for at in 2 * SIZE as usize..made.0.len() {
+            if made.0[at] == 0 && at % 7 != 0 {
+                continue;
+            }
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = Made(made.0.clone());
+                changed.0[at] = value;
+                if let Ok(bolt) = changed.open() {
+                    let _ = (bolt.revision(), bolt.small_bucket("meta"), bolt.small_bucket("key"));
+                }
+            }
+        }
+    }
 }
