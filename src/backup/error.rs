@@ -26,6 +26,12 @@ pub(crate) enum BackupError {
     Manifest { name: String, why: String },
     #[error("{name} is damaged: {why}")]
     Damaged { name: String, why: String },
+    #[error("{what} is not authentic: {why}; `--unauthenticated` accepts it all the same")]
+    Stranger { what: String, why: String },
+    #[error(
+        "{what} is not encrypted, and the section `backup` of the inventory has recipients; if it is yours, run `etcdrun backup rekey {cluster} {name}` first"
+    )]
+    Plain { what: String, cluster: String, name: String },
     #[error("{name} cannot be opened: {}{}", .error.message, .error.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default())]
     Shut { name: String, error: OpenError },
     #[error("{0}")]

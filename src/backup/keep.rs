@@ -32,25 +32,10 @@ pub(crate) fn superfluous(backups: &[Manifest], keep: Keep, now: Timestamp) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup::manifest::example;
 
     fn backup(day: i64) -> Manifest {
-        Manifest {
-            format: Manifest::FORMAT,
-            cluster: "prod".into(),
-            cluster_id: "1".into(),
-            revision: day,
-            taken: Timestamp::from_second(day * 86_400).unwrap(),
-            member: "etcd-1".into(),
-            etcd_version: "3.5.34".into(),
-            size: 0,
-            sha256: String::new(),
-            hash: None,
-            file: String::new(),
-            stored_size: 0,
-            stored_sha256: String::new(),
-            recipients: Vec::new(),
-            etcdrun: String::new(),
-        }
+        example("prod", day, day, "")
     }
 
     fn days(keep: Keep) -> Vec<i64> {

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{BackupError, Store, store::Entry};
+use super::{BackupError, Store, store::Entry, trust::Mac};
 
 const FORMAT: u32 = 1;
 /// How many manifests are read at once.
@@ -36,6 +36,9 @@ pub(crate) struct Manifest {
     /// Who can open it; nobody has to if there are none.
     pub recipients: Vec<String>,
     pub etcdrun: String,
+    /// What proves that all of this was written by somebody with the cluster's backup key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
 }
 
 /// HashKV of etcd: what any member answers for the same revision and compaction.
@@ -201,31 +204,32 @@ pub(crate) fn newest(backups: &[Manifest], at: Option<Timestamp>) -> Option<&Man
     backups.iter().find(|manifest| at.is_none_or(|at| manifest.taken <= at))
 }
 
+/// A manifest of that day of 1970, for tests.
+#[cfg(test)]
+pub(super) fn example(cluster: &str, revision: i64, day: i64, file: &str) -> Manifest {
+    Manifest {
+        format: FORMAT,
+        cluster: cluster.into(),
+        cluster_id: "1".into(),
+        revision,
+        taken: Timestamp::from_second(day * 86_400).unwrap_or_default(),
+        member: "etcd-1".into(),
+        etcd_version: "3.5.34".into(),
+        size: 0,
+        sha256: String::new(),
+        hash: None,
+        file: file.into(),
+        stored_size: 0,
+        stored_sha256: String::new(),
+        recipients: Vec::new(),
+        etcdrun: String::new(),
+        mac: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    const DAY: i64 = 86_400;
-
-    fn manifest(cluster: &str, revision: i64, day: i64, file: &str) -> Manifest {
-        Manifest {
-            format: FORMAT,
-            cluster: cluster.into(),
-            cluster_id: "1".into(),
-            revision,
-            taken: Timestamp::from_second(day * DAY).unwrap(),
-            member: "etcd-1".into(),
-            etcd_version: "3.5.34".into(),
-            size: 0,
-            sha256: String::new(),
-            hash: None,
-            file: file.into(),
-            stored_size: 0,
-            stored_sha256: String::new(),
-            recipients: Vec::new(),
-            etcdrun: String::new(),
-        }
-    }
+    use super::{example as manifest, *};
 
     #[test]
     fn hashes_of_other_compactions_tell_nothing() {

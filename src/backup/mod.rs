@@ -2,7 +2,8 @@
 //!
 //! In: the bytes of a snapshot, and a place to keep them. Out: one file, compressed and, on request, encrypted, and a
 //! manifest beside it; the other way round, the bytes again, checked. However large it is, only a few megabytes of it are in
-//! memory. A backup counts from the moment its manifest is there, which is written last. Never talks to hosts.
+//! memory. A backup counts from the moment its manifest is there, which is written last. It is believed only if the manifest was
+//! signed with the cluster's backup key. Never talks to hosts.
 
 mod error;
 mod keep;
@@ -10,6 +11,7 @@ mod manifest;
 mod pack;
 mod place;
 mod store;
+mod trust;
 
 pub(crate) use error::BackupError;
 pub(crate) use keep::{Keep, superfluous};
@@ -17,3 +19,4 @@ pub(crate) use manifest::{Damaged, Hash, Kept, Manifest, backups, newest, stem};
 pub(crate) use pack::{Packed, keep_stream, reseal, unpack};
 pub(crate) use place::{Access, Place};
 pub(crate) use store::{Sink, Store};
+pub(crate) use trust::{Keys, Trust, Trusted, Verdict};

@@ -10,9 +10,10 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncBufRead;
 use tokio_util::io::SyncIoBridge;
 
-use super::{BackupError, Manifest, Sink, Store};
+use super::{BackupError, Manifest, Sink, Store, Trusted};
 use crate::{
     etcd::snapshot::{self, Snapshot, SnapshotError},
+    model::ByteSize,
     secret::Recipients,
     source::Opener,
 };
@@ -149,7 +150,7 @@ fn encrypt(recipients: &Recipients, into: &mut dyn Write, inner: Inner<'_>) -> R
 /// Encrypts a backup anew, for others. It is not unpacked for that, and not changed either.
 pub(crate) async fn reseal(
     store: &Store,
-    manifest: &Manifest,
+    manifest: &Trusted,
     opener: Option<Arc<dyn Opener>>,
     recipients: Recipients,
     sink: Sink,
@@ -159,7 +160,7 @@ pub(crate) async fn reseal(
     let manifest = manifest.clone();
     through(from, sink, move |from, into| {
         let meter = Meter::default();
-        let from = Metered { inner: from, meter: meter.clone() };
+        let from = Metered { inner: from.take(manifest.stored_size.saturating_add(1)), meter: meter.clone() };
         let mut plain = opened(Box::new(from), &manifest, &name, opener.as_deref())?;
         encrypt(&recipients, into, &mut |into| {
             io::copy(&mut plain, into).map(drop).map_err(|error| damaged(&name, &error.to_string()))
@@ -187,7 +188,7 @@ fn opened(
 /// Reads a backup from end to end into something, and compares it with all that is known of it.
 pub(crate) async fn unpack(
     store: &Store,
-    manifest: &Manifest,
+    manifest: &Trusted,
     opener: Option<Arc<dyn Opener>>,
     into: impl Write + Send + 'static,
 ) -> Result<Snapshot, BackupError> {
@@ -208,12 +209,14 @@ fn open(
     into: impl Write,
 ) -> Result<Snapshot, BackupError> {
     let meter = Meter::default();
-    let from = Metered { inner: from, meter: meter.clone() };
+    // One byte more than there should be is enough to tell.
+    let from = Metered { inner: from.take(manifest.stored_size.saturating_add(1)), meter: meter.clone() };
     let mut into = Outlet { inner: into, failed: None };
     let read = opened(Box::new(from), manifest, name, opener).and_then(|plain| {
         let mut decoder = zstd::Decoder::new(plain).map_err(|error| damaged(name, &error.to_string()))?;
         decoder.window_log_max(WINDOW_LOG).map_err(|error| damaged(name, &error.to_string()))?;
-        let snapshot = snapshot::read_through(&mut decoder, &mut into).map_err(|error| match error {
+        let mut bounded = Bounded { inner: &mut decoder, left: manifest.size, all: manifest.size };
+        let snapshot = snapshot::read_through(&mut bounded, &mut into).map_err(|error| match error {
             SnapshotError::Etcd(error) => SnapshotError::Etcd(error).into(),
             other => damaged(name, &other.to_string()),
         });
@@ -255,6 +258,24 @@ fn damaged(name: &str, why: &str) -> BackupError {
     BackupError::Damaged { name: name.to_owned(), why: why.to_owned() }
 }
 
+/// Reads no more than there should be. A few kilobytes of zstd can stand for any number of bytes, so these are counted as they come,
+/// and not when the disk is full.
+struct Bounded<R> {
+    inner: R,
+    left: u64,
+    all: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            io::Error::other(format!("it unpacks to more than the {} that its manifest says", ByteSize(self.all)))
+        })?;
+        Ok(count)
+    }
+}
+
 /// Remembers that writing failed, which is no fault of what was read.
 struct Outlet<W> {
     inner: W,
@@ -272,5 +293,73 @@ impl<W: Write> Write for Outlet<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup::{Keys, Trust, manifest::example};
+
+    /// A stored file that unpacks to so many bytes, and the manifest for it.
+    fn stored(bytes: u64) -> (Vec<u8>, Manifest) {
+        let mut packed = Vec::new();
+        let mut encoder = zstd::Encoder::new(&mut packed, 19).unwrap();
+        io::copy(&mut io::repeat(0).take(bytes), &mut encoder).unwrap();
+        encoder.finish().unwrap();
+        let meter = Meter::default();
+        meter.add(&packed);
+        let Packed { size, sha256 } = meter.packed();
+        let manifest = Manifest { size: bytes, stored_size: size, stored_sha256: sha256, ..example("prod", 1, 1, "x") };
+        (packed, manifest)
+    }
+
+    fn unpacked(packed: Vec<u8>, manifest: &Manifest) -> (u64, String) {
+        let meter = Meter::default();
+        let into = Metered { inner: io::sink(), meter: meter.clone() };
+        let opened = open(Box::new(io::Cursor::new(packed)), manifest, "it", None, into);
+        (meter.packed().size, opened.unwrap_err().to_string())
+    }
+
+    #[test]
+    fn nothing_is_written_beyond_what_the_manifest_says() {
+        let (packed, manifest) = stored(256 << 20);
+        assert!(packed.len() < 64 << 10, "{} bytes are no bomb", packed.len());
+        let (written, why) = unpacked(packed, &Manifest { size: 1 << 20, ..manifest });
+        assert!(why.contains("unpacks to more than the 1 MiB"), "{why}");
+        assert!(written <= 1 << 20, "{written} bytes were written");
+    }
+
+    #[test]
+    fn nothing_is_read_beyond_what_the_manifest_says() {
+        let (mut packed, manifest) = stored(1 << 20);
+        packed.resize(packed.len() + (8 << 20), 0);
+        let (_, why) = unpacked(packed, &manifest);
+        assert!(why.contains("is damaged"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn what_is_packed_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::Folder(folder.path().to_owned());
+        let mut bytes = vec![7; 1 << 20];
+        bytes.extend(Sha256::digest(&bytes));
+        let sink = store.sink("x").await.unwrap();
+        let from = tokio::io::BufReader::new(io::Cursor::new(bytes.clone()));
+        let (sink, Packed { size, sha256 }) = keep_stream(from, sink, None).await.unwrap();
+        sink.keep().await.unwrap();
+        let (keys, _) = Keys::make(folder.path(), "prod").unwrap();
+        let whole = snapshot::read_through(&mut &bytes[..], &mut io::sink()).unwrap();
+        let manifest = Manifest {
+            size: whole.size,
+            sha256: whole.sha256,
+            stored_size: size,
+            stored_sha256: sha256,
+            ..example("prod", 1, 1, "x")
+        };
+        let manifest = keys.sign(manifest);
+        let trust = Trust { keys, encrypted: false, anyway: false };
+        let trusted = trust.check("it", &manifest).unwrap();
+        assert_eq!(unpack(&store, &trusted, None, io::sink()).await.unwrap().size, bytes.len() as u64);
     }
 }

@@ -54,6 +54,17 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// What there is to say about an endpoint without TLS, unless it is on this machine.
+    pub fn exposed(&self) -> Option<String> {
+        let names = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+        let endpoint = self.endpoint.clone().or_else(|| names.iter().find_map(|name| std::env::var(name).ok()))?;
+        is_exposed(&endpoint).then(|| {
+            format!(
+                "backups go to {endpoint} without TLS: who is on the way can read what is not encrypted, and replace what is there; use https://"
+            )
+        })
+    }
+
     pub fn of(section: &BackupSection) -> Self {
         Self {
             endpoint: section.endpoint.clone(),
@@ -63,6 +74,18 @@ impl Access {
             secret_access_key: section.secret_access_key.clone(),
         }
     }
+}
+
+fn is_exposed(endpoint: &str) -> bool {
+    let Some((scheme, rest)) = endpoint.split_once("://") else { return false };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    scheme.eq_ignore_ascii_case("http") && !is_here
 }
 
 #[cfg(test)]
@@ -79,6 +102,18 @@ mod tests {
             ("s3://bucket/a/b/", "s3:bucket/a/b"),
         ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), same);
+        }
+        for (endpoint, exposed) in [
+            ("http://s3.example.com", true),
+            ("HTTP://10.0.0.1:9000/x", true),
+            ("http://127.0.0.1.example.com", true),
+            ("http://localhost@example.com", true),
+            ("https://s3.example.com", false),
+            ("http://127.0.0.1:9000", false),
+            ("http://[::1]:9000", false),
+            ("http://localhost", false),
+        ] {
+            assert_eq!(is_exposed(endpoint), exposed, "{endpoint}");
         }
         for wrong in ["", "bucket", "/srv/backups", "file:", "s3:", "s3:///x", "s3:a b", "ftp:x"] {
             assert!(wrong.parse::<Place>().is_err(), "{wrong}");

@@ -28,8 +28,8 @@ use super::{Access, BackupError, Place};
 /// What is sent at once, and how many of these are under way: together they bound the memory. S3 takes 10,000 of them.
 const PART: usize = 16 << 20;
 const PARTS_AT_ONCE: usize = 3;
-/// More is no manifest.
-const SMALL: u64 = 1 << 20;
+/// More is no manifest, however many recipients it names.
+const SMALL: u64 = 256 << 10;
 /// Credentials that the environment has in other ways than by keys.
 const OTHER_CREDENTIALS: [&str; 4] = [
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -118,7 +118,7 @@ impl Store {
                 let part = folder.join(format!("{name}.part"));
                 let made = fs::create_dir_all(folder).await;
                 made.map_err(|error| BackupError::io(format!("make the folder {}", folder.display()), &error))?;
-                let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
+                let file = create_part(&part);
                 let file = file.map_err(|error| BackupError::io(format!("write {}", part.display()), &error))?;
                 Ok(Sink::File { part, dest, file })
             }
@@ -244,6 +244,19 @@ impl Sink {
     }
 }
 
+/// A file of our own. In a folder that others can write to, one of that name may be a link of theirs, or be open for them.
+fn create_part(part: &Path) -> io::Result<File> {
+    let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
+    match create() {
+        // What a crash has left, most likely. A link goes itself, and not what it points to.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::remove_file(part)?;
+            create()
+        }
+        made => made,
+    }
+}
+
 fn bucket_store(place: &Place, bucket: &str, access: &Access) -> Result<Arc<dyn ObjectStore>, BackupError> {
     let wrong = |why: String| BackupError::Settings { place: place.to_string(), why };
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
@@ -341,4 +354,29 @@ fn text(error: &(dyn std::error::Error + 'static)) -> String {
         source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_is_a_new_file_whatever_others_put_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, part) = (folder.path().join("victim"), folder.path().join("x.part"));
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &part).unwrap();
+        let store = Store::Folder(folder.path().to_owned());
+        store.put("x", b"mine").await.unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        let kept = std::fs::symlink_metadata(folder.path().join("x")).unwrap();
+        assert!(kept.is_file() && kept.mode() & 0o777 == 0o600);
+        // One that somebody else holds open is not written to.
+        std::fs::write(&part, "").unwrap();
+        let held = File::open(&part).unwrap();
+        store.put("x", b"mine").await.unwrap();
+        assert_eq!(held.metadata().unwrap().len(), 0);
+    }
 }

@@ -12,7 +12,9 @@ use super::{
     verb::{Known, KnownArgs, VerbArgs, known, play},
 };
 use crate::{
-    backup::{Access, BackupError, Kept, Manifest, Place, Store, backups, reseal, unpack},
+    backup::{
+        Access, BackupError, Kept, Keys, Manifest, Place, Store, Trust, Trusted, Verdict, backups, reseal, unpack,
+    },
     inventory::sections::BackupSection,
     model::ByteSize,
     secret::Recipients,
@@ -94,6 +96,10 @@ enum Verb {
         /// All backups of the cluster
         #[arg(long, conflicts_with = "name")]
         all: bool,
+
+        /// Read those too that were not signed with the cluster's backup key
+        #[arg(long)]
+        unauthenticated: bool,
     },
     /// Encrypt backups anew, for other keys
     Rekey {
@@ -106,6 +112,10 @@ enum Verb {
         /// Encrypt to this public key of age or SSH; may be repeated [default: `backup.recipients` of the cluster]
         #[arg(long, value_name = "KEY")]
         recipient: Vec<String>,
+
+        /// Take those too that were not signed with the cluster's backup key, and sign them: from then on they are believed
+        #[arg(long)]
+        unauthenticated: bool,
     },
 }
 
@@ -121,6 +131,10 @@ struct WhichArgs {
     #[command(flatten)]
     bucket: BucketArgs,
 
+    /// The folder that has the cluster's backup key [default: .etcdrun beside the inventory]
+    #[arg(long, value_name = "FOLDER", help_heading = "State")]
+    state_dir: Option<PathBuf>,
+
     #[command(flatten)]
     known: KnownArgs,
 }
@@ -129,8 +143,12 @@ pub fn run(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliErr
     match &args.verb {
         None => take(args, invocation),
         Some(Verb::List { which }) => list(which, invocation),
-        Some(Verb::Verify { which, name, all }) => verify(which, name.as_deref(), *all, invocation),
-        Some(Verb::Rekey { which, name, recipient }) => rekey(which, name.as_deref(), recipient, invocation),
+        Some(Verb::Verify { which, name, all, unauthenticated }) => {
+            verify(&Shelf::of(which, *unauthenticated, invocation)?, which, name.as_deref(), *all, invocation)
+        }
+        Some(Verb::Rekey { which, name, recipient, unauthenticated }) => {
+            rekey(&Shelf::of(which, *unauthenticated, invocation)?, which, name.as_deref(), recipient, invocation)
+        }
     }
 }
 
@@ -138,12 +156,17 @@ fn take(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliError>
     let cluster = args.cluster.as_deref().unwrap_or_default();
     let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
     find_cluster(&known.inventory, cluster)?;
+    let access = args.bucket.access(&backup_section(&known, cluster)?);
     let mut vars = json!({ "backup_access": args.bucket.vars()? });
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             vars[name] = value;
         }
     };
+    let to = args.to.clone().or(backup_section(&known, cluster)?.to).unwrap_or_default();
+    if to.starts_with("s3:") {
+        access.exposed().iter().for_each(|exposed| invocation.warn(exposed));
+    }
     set("backup_to", args.to.as_deref().map(absolute).transpose()?.map(Value::from));
     set("backup_recipients", (!args.recipient.is_empty()).then(|| json!(args.recipient)));
     set("backup_keep_last", args.keep_last.map(Value::from));
@@ -152,7 +175,20 @@ fn take(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliError>
     play("backup.yaml", cluster, &vars, &args.args, invocation)
 }
 
+fn backup_section(known: &Known, cluster: &str) -> Result<BackupSection, CliError> {
+    let found: Option<BackupSection> =
+        known.inventory.cluster(cluster).map(|cluster| section(cluster, "backup")).transpose()?;
+    Ok(found.unwrap_or_default())
+}
+
 impl BucketArgs {
+    /// What the section says, unless a flag says something else.
+    fn access(&self, section: &BackupSection) -> Access {
+        let BucketArgs { endpoint, region, s3_ca } = self.clone();
+        let kept = Access::of(section);
+        Access { endpoint: endpoint.or(kept.endpoint), region: region.or(kept.region), ca: s3_ca.or(kept.ca), ..kept }
+    }
+
     /// As keys of the section `backup`.
     pub(super) fn vars(&self) -> Result<Value, CliError> {
         let mut vars = json!({});
@@ -186,34 +222,47 @@ pub(super) struct Shelf {
     section: BackupSection,
     pub store: Store,
     pub place: Place,
+    /// Backups need not be authentic.
+    unauthenticated: bool,
 }
 
 impl Shelf {
-    fn of(which: &WhichArgs, invocation: &Invocation) -> Result<Self, CliError> {
-        let known = known(&which.known, None, invocation)?;
-        Self::open(known, &which.cluster, which.from.as_deref(), &which.bucket)
+    fn of(which: &WhichArgs, unauthenticated: bool, invocation: &Invocation) -> Result<Self, CliError> {
+        let known = known(&which.known, which.state_dir.as_deref(), invocation)?;
+        let shelf = Self::open(known, &which.cluster, which.from.as_deref(), &which.bucket, invocation)?;
+        Ok(Self { unauthenticated, ..shelf })
     }
 
-    pub fn open(known: Known, name: &str, from: Option<&str>, bucket: &BucketArgs) -> Result<Self, CliError> {
+    pub fn open(
+        known: Known,
+        name: &str,
+        from: Option<&str>,
+        bucket: &BucketArgs,
+        invocation: &Invocation,
+    ) -> Result<Self, CliError> {
         find_cluster(&known.inventory, name)?;
-        let section: Option<BackupSection> =
-            known.inventory.cluster(name).map(|cluster| section(cluster, "backup")).transpose()?;
-        let section = section.unwrap_or_default();
+        let section = backup_section(&known, name)?;
         let from = from.or(section.to.as_deref()).ok_or_else(|| {
             let help = "--from says it, or `backup: {to: ...}` in the cluster";
             CliError::usage_with_help(format!("it is not said where the backups of `{name}` are"), Some(help.into()))
         })?;
         let place: Place = from.parse().map_err(wrong)?;
-        let BucketArgs { endpoint, region, s3_ca } = bucket.clone();
-        let kept = Access::of(&section);
-        let access = Access {
-            endpoint: endpoint.or(kept.endpoint),
-            region: region.or(kept.region),
-            ca: s3_ca.or(kept.ca),
-            ..kept
-        };
+        let access = bucket.access(&section);
+        if let (Place::Bucket { .. }, Some(exposed)) = (&place, access.exposed()) {
+            invocation.warn(&exposed);
+        }
         let store = Store::open(&place, &access).map_err(wrong)?;
-        Ok(Self { known, section, store, place })
+        Ok(Self { known, section, store, place, unauthenticated: false })
+    }
+
+    fn keys(&self, cluster: &str) -> Result<Keys, CliError> {
+        Keys::load(self.known.state.path(), cluster).map_err(unexpected)
+    }
+
+    /// What is asked of backups of a cluster.
+    pub fn trust(&self, cluster: &str, unauthenticated: bool) -> Result<Trust, CliError> {
+        let encrypted = !self.section.recipients.is_empty();
+        Ok(Trust { keys: self.keys(cluster)?, encrypted, anyway: unauthenticated })
     }
 
     fn opener(&self) -> Option<Arc<dyn Opener>> {
@@ -255,18 +304,19 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
 }
 
 fn list(which: &WhichArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let shelf = Shelf::of(which, invocation)?;
+    let shelf = Shelf::of(which, false, invocation)?;
+    let keys = shelf.keys(&which.cluster)?;
     let found = runtime()?.block_on(backups(&shelf.store, &which.cluster)).map_err(unexpected)?;
     if invocation.json {
         invocation.print(&format!("{:#}\n", json!({ "backups": found.backups, "damaged": found.damaged })))?;
         return Ok(Exit::Success);
     }
-    invocation.print(&listing(&found))?;
+    invocation.print(&listing(&found, &keys))?;
     Ok(Exit::Success)
 }
 
 /// The newest first. What cannot be read has its place among them, and says why at the end.
-fn listing(found: &Kept) -> String {
+fn listing(found: &Kept, keys: &Keys) -> String {
     let good = found.backups.iter().map(|manifest| {
         let row = [
             manifest.name(),
@@ -275,24 +325,25 @@ fn listing(found: &Kept) -> String {
             ByteSize(manifest.size).to_string(),
             ByteSize(manifest.stored_size).to_string(),
             if manifest.recipients.is_empty() { "no".into() } else { format!("{} keys", manifest.recipients.len()) },
+            keys.verdict(manifest).word().to_owned(),
         ];
         (manifest.taken, row)
     });
     let bad = found.damaged.iter().map(|it| {
         let unknown = || "?".to_owned();
         let (taken, revision) = (it.taken.to_string(), it.revision.to_string());
-        (it.taken, [it.name.clone(), taken, revision, unknown(), unknown(), "damaged".to_owned()])
+        (it.taken, [it.name.clone(), taken, revision, unknown(), unknown(), unknown(), "damaged".to_owned()])
     });
     let mut rows: Vec<_> = good.chain(bad).collect();
     rows.sort_by_key(|(taken, _)| std::cmp::Reverse(*taken));
-    let rows: Vec<[String; 6]> = rows
+    let rows: Vec<[String; 7]> = rows
         .into_iter()
         .map(|(_, [name, rest @ ..])| {
-            let [a, b, c, d, e] = rest;
-            [name.trim_end_matches(".json").to_owned(), a, b, c, d, e]
+            let [a, b, c, d, e, f] = rest;
+            [name.trim_end_matches(".json").to_owned(), a, b, c, d, e, f]
         })
         .collect();
-    let mut text = table(["BACKUP", "TAKEN", "REVISION", "SIZE", "STORED", "ENCRYPTED"], &rows);
+    let mut text = table(["BACKUP", "TAKEN", "REVISION", "SIZE", "STORED", "ENCRYPTED", "AUTHENTIC"], &rows);
     for it in &found.damaged {
         text += &format!("damaged: {}; it is never removed by itself\n", it.why);
     }
@@ -310,8 +361,14 @@ fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     std::iter::once(line(head.to_vec())).chain(body).collect()
 }
 
-fn verify(which: &WhichArgs, name: Option<&str>, all: bool, invocation: &Invocation) -> Result<Exit, CliError> {
-    let shelf = Shelf::of(which, invocation)?;
+fn verify(
+    shelf: &Shelf,
+    which: &WhichArgs,
+    name: Option<&str>,
+    all: bool,
+    invocation: &Invocation,
+) -> Result<Exit, CliError> {
+    let trust = shelf.trust(&which.cluster, shelf.unauthenticated)?;
     let runtime = runtime()?;
     let mut found = runtime.block_on(shelf.find(&which.cluster, name))?;
     found.backups.truncate(if all { usize::MAX } else { 1 });
@@ -322,7 +379,9 @@ fn verify(which: &WhichArgs, name: Option<&str>, all: bool, invocation: &Invocat
         invocation.print(&format!("BAD {}: {}\n", it.name, it.why))?;
     }
     for manifest in &found.backups {
-        let read = runtime.block_on(unpack(&shelf.store, manifest, shelf.opener(), std::io::sink()));
+        let read = trust
+            .check(&shelf.store.call(&manifest.name()), manifest)
+            .and_then(|trusted| runtime.block_on(unpack(&shelf.store, &trusted, shelf.opener(), std::io::sink())));
         let text = match read {
             Ok(snapshot) => {
                 format!("ok  {}: {} of revision {}\n", manifest.name(), ByteSize(snapshot.size), manifest.revision)
@@ -338,12 +397,12 @@ fn verify(which: &WhichArgs, name: Option<&str>, all: bool, invocation: &Invocat
 }
 
 fn rekey(
+    shelf: &Shelf,
     which: &WhichArgs,
     name: Option<&str>,
     recipients: &[String],
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let shelf = Shelf::of(which, invocation)?;
     let recipients = if recipients.is_empty() { shelf.section.recipients.clone() } else { recipients.to_vec() };
     if recipients.is_empty() {
         return Err(CliError::usage(
@@ -353,16 +412,23 @@ fn rekey(
     parsed(&recipients)?;
     let runtime = runtime()?;
     let found = runtime.block_on(shelf.find(&which.cluster, name))?;
-    let exit = if found.damaged.is_empty() { Exit::Success } else { Exit::TaskFailed };
+    let trust = shelf.trust(&which.cluster, shelf.unauthenticated)?;
+    let (keys, _) = Keys::make(shelf.known.state.path(), &which.cluster).map_err(unexpected)?;
+    let mut exit = if found.damaged.is_empty() { Exit::Success } else { Exit::TaskFailed };
     for it in &found.damaged {
         invocation.print(&format!("BAD     {}: {}\n", it.name, it.why))?;
     }
     for manifest in &found.backups {
-        let text = match manifest.recipients == recipients {
-            true => format!("ok      {}\n", manifest.name()),
-            false => {
-                runtime.block_on(shelf.rekey(manifest, &recipients))?;
+        let is_done = manifest.recipients == recipients && keys.verdict(manifest) == Verdict::Authentic;
+        let text = match trust.check_origin(&shelf.store.call(&manifest.name()), manifest) {
+            Ok(_) if is_done => format!("ok      {}\n", manifest.name()),
+            Ok(trusted) => {
+                runtime.block_on(shelf.rekey(&trusted, &recipients, &keys))?;
                 format!("changed {}\n", manifest.name())
+            }
+            Err(error) => {
+                exit = Exit::TaskFailed;
+                format!("BAD     {}: {error}\n", manifest.name())
             }
         };
         invocation.print(&text)?;
@@ -376,7 +442,7 @@ fn parsed(recipients: &[String]) -> Result<Recipients, CliError> {
 
 impl Shelf {
     /// The new file has a name of its own; the manifest, which is replaced in one step, decides which of the two counts.
-    async fn rekey(&self, manifest: &Manifest, recipients: &[String]) -> Result<(), CliError> {
+    async fn rekey(&self, manifest: &Trusted, recipients: &[String], keys: &Keys) -> Result<(), CliError> {
         let file = rekeyed(&manifest.file);
         let readers = parsed(recipients)?;
         let sink = self.store.sink(&file).await.map_err(unexpected)?;
@@ -388,8 +454,9 @@ impl Shelf {
             stored_size: packed.size,
             stored_sha256: packed.sha256,
             recipients: recipients.to_vec(),
-            ..manifest.clone()
+            ..Manifest::clone(manifest)
         };
+        let new = keys.sign(new);
         self.store.put(&new.name(), &new.text()).await.map_err(unexpected)?;
         self.store.remove(&manifest.file).await.map_err(unexpected)
     }

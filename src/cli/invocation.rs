@@ -136,6 +136,13 @@ impl Invocation {
         exit
     }
 
+    /// Something that a person should know, and that stops nothing.
+    pub fn warn(&self, message: &str) {
+        let mut diagnostics = Diagnostics::default();
+        diagnostics.push(crate::source::Diagnostic::warning(None, sanitize(message).into_owned()));
+        self.show_problems(&diagnostics, &Sources::default());
+    }
+
     fn say_error(&self, message: &str, help: Option<&str>) {
         let mut diagnostic = crate::source::Diagnostic::error(None, sanitize(message).into_owned());
         diagnostic.help = help.map(str::to_owned);

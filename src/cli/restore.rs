@@ -50,6 +50,10 @@ pub struct RestoreArgs {
     #[arg(long)]
     force: bool,
 
+    /// Restore although the backup was not signed with a key that is here; see docs/backup.md
+    #[arg(long)]
+    unauthenticated: bool,
+
     /// Restore nothing: start a server on the data for a moment, on one member beside its own, and compare hashes
     #[arg(long, conflicts_with_all = ["force", "bump_revision"])]
     drill: bool,
@@ -84,7 +88,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
         .map(|id| known.inventory.host_by_id(*id).name.to_string())
         .collect();
     let at = args.at.as_deref().map(restore_time).transpose().map_err(|error| CliError::usage(error.to_string()))?;
-    let mut vars = json!({ "restore_force": args.force, "backup_access": args.bucket.vars()? });
+    let mut vars = json!({ "restore_force": args.force, "restore_unauthenticated": args.unauthenticated, "backup_access": args.bucket.vars()? });
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             vars[name] = value;
@@ -112,7 +116,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
     if invocation.resumed.is_some() {
         return play(playbook, hosts, &vars, &args.args, invocation);
     }
-    let shelf = Shelf::open(known, &args.cluster, args.from.as_deref(), &args.bucket)?;
+    let shelf = Shelf::open(known, &args.cluster, args.from.as_deref(), &args.bucket, invocation)?;
     let described = match &shelf.place {
         Place::Folder(path) if path.is_file() => path.display().to_string(),
         _ => {
@@ -173,5 +177,15 @@ fn find(args: &RestoreArgs, at: Option<Timestamp>, shelf: &Shelf) -> Result<Mani
         let help = format!("--backup {} takes the newest that can be read", manifest.name().trim_end_matches(".json"));
         return Err(CliError::usage_with_help(format!("there is a newer backup: {}", newer.why), Some(help)));
     }
-    Ok(manifest.clone())
+    let trust = shelf.trust(of, args.unauthenticated)?;
+    match trust.check(&shelf.store.call(&manifest.name()), manifest) {
+        Ok(trusted) => Ok(Manifest::clone(&trusted)),
+        Err(error) => {
+            // Who can put a newer one there must not get in the way of those that are good.
+            let good: Vec<Manifest> = found.backups.iter().filter(|it| trust.check("", it).is_ok()).cloned().collect();
+            let name = newest(&good, at).map(|it| it.name().trim_end_matches(".json").to_owned());
+            let help = name.map(|name| format!("--backup {name} takes the newest that is authentic"));
+            Err(CliError::usage_with_help(error.to_string(), help))
+        }
+    }
 }

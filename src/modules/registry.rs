@@ -12,6 +12,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::etcd::alarm::EtcdAlarm>(),
     ModuleSpec::of::<super::etcd::auth::EtcdAuth>(),
     ModuleSpec::of::<super::etcd::backup::EtcdBackup>(),
+    ModuleSpec::of::<super::etcd::backup_key::EtcdBackupKey>(),
     ModuleSpec::of::<super::etcd::bootstrap::EtcdBootstrap>(),
     ModuleSpec::of::<super::etcd::canary::EtcdCanary>(),
     ModuleSpec::of::<super::etcd::checkpoint::EtcdCheckpoint>(),

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     backup::{
-        self, BackupError, Damaged, Hash, Keep, Manifest, Place, Sink, Store, backups, keep_stream, stem, superfluous,
+        self, BackupError, Damaged, Hash, Keep, Keys, Manifest, Place, Sink, Store, Verdict, backups, keep_stream,
+        stem, superfluous,
     },
     etcd::{
         Credential, EtcdError, MemberClient, Pace,
@@ -141,6 +142,7 @@ impl EngineAction for Take {
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
         context.permit()?;
+        let (keys, is_new) = Keys::make(&context.state, &cluster.name).map_err(failed)?;
         let of = |kept: &KeptCredential| cluster.clients_with(context, &kept.credential);
         let (clients, warning) = match kept(context, cluster) {
             Some(kept) if !kept.ends_soon() => (of(&kept)?, String::new()),
@@ -150,6 +152,7 @@ impl EngineAction for Take {
                 (new, _) => (new?, String::new()),
             },
         };
+        let warning = warning + &self.said_of_place(&store, &keys, is_new).await?;
         let now = observe(&clients, LOOK).await;
         let nobody = format!("no member of `{}` is well enough to take a backup from", cluster.name);
         let mut failure = ActionError::Failed(nobody);
@@ -158,8 +161,8 @@ impl EngineAction for Take {
                 failure = ActionError::Failed(format!("{} does not answer", client.name));
                 continue;
             };
-            match self.take(context, client, view, &store).await {
-                Ok(manifest) => return self.finish(&store, &manifest, &warning).await,
+            match self.take(context, client, view, &store, &keys).await {
+                Ok(manifest) => return self.finish(&store, &manifest, &keys, &warning).await,
                 // Another member may do better; the store will not.
                 Err(BackupError::Snapshot(error)) => {
                     failure = ActionError::Failed(format!("{}: {error}", client.name));
@@ -172,12 +175,32 @@ impl EngineAction for Take {
 }
 
 impl Take {
+    /// What there is to say about the place before anything goes there.
+    async fn said_of_place(&self, store: &Store, keys: &Keys, is_new: bool) -> Result<String, ActionError> {
+        let access = backup::Access::of(&self.module.backup);
+        let exposed = access.exposed().filter(|_| matches!(self.place, Place::Bucket { .. }));
+        let mut said: String = exposed.map(|exposed| format!("; {exposed}")).unwrap_or_default();
+        let there = match backups(store, &self.cluster.name).await {
+            Err(BackupError::NoPlace(_)) => return Ok(said),
+            found => found.map_err(failed)?.backups,
+        };
+        let strange = there.iter().filter(|it| keys.verdict(it) == Verdict::OtherKey).count();
+        if is_new && strange > 0 {
+            said += &format!(
+                "; {strange} backups there were signed with another key than the one that was made here now: add that key to backups/{}.key in the state folder, from where they were made",
+                self.cluster.name
+            );
+        }
+        Ok(said)
+    }
+
     async fn take(
         &self,
         context: &ActionContext,
         client: &MemberClient,
         view: &View,
         store: &Store,
+        keys: &Keys,
     ) -> Result<Manifest, BackupError> {
         let taken = Timestamp::now();
         let stem = stem(&self.cluster.name, view.revision, taken);
@@ -211,7 +234,9 @@ impl Take {
             stored_sha256: packed.sha256,
             recipients: self.recipients.clone(),
             etcdrun: env!("CARGO_PKG_VERSION").to_owned(),
+            mac: None,
         };
+        let manifest = keys.sign(manifest);
         store.put(&manifest.name(), &manifest.text()).await?;
         Ok(manifest)
     }
@@ -250,13 +275,22 @@ impl Take {
     }
 
     /// Old ones go only now that the new one counts.
-    async fn finish(&self, store: &Store, manifest: &Manifest, warning: &str) -> Result<Outcome, ActionError> {
+    async fn finish(
+        &self,
+        store: &Store,
+        manifest: &Manifest,
+        keys: &Keys,
+        warning: &str,
+    ) -> Result<Outcome, ActionError> {
         let now = Timestamp::now();
         let kept = backups(store, &self.cluster.name).await.map_err(failed)?;
         let mut removed = Vec::new();
         // Whatever clocks say, the one that was just taken stays. What cannot be read stays as well.
-        let old = superfluous(&kept.backups, self.keep, now);
-        for old in old.into_iter().filter(|old| old.name() != manifest.name()) {
+        let (ours, others): (Vec<Manifest>, Vec<Manifest>) =
+            kept.backups.iter().cloned().partition(|it| keys.verdict(it) == Verdict::Authentic);
+        // Each for themselves: manifests that anybody can write must not push ours out.
+        let old = [&ours, &others].into_iter().flat_map(|of| superfluous(of, self.keep, now));
+        for old in old.filter(|old| old.name() != manifest.name()) {
             // In this order nobody finds a manifest without its file.
             store.remove(&old.name()).await.map_err(failed)?;
             store.remove(&old.file).await.map_err(failed)?;

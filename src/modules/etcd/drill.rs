@@ -20,7 +20,7 @@ use crate::{
 
 impl Restore {
     pub(super) async fn drill(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let source = self.find().await?;
+        let source = self.find(context).await?;
         if context.check_mode() {
             let msg = format!("would start a server on {}, and compare", source.describe());
             return Ok(Outcome { msg, ..Outcome::changed() });

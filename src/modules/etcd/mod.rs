@@ -4,6 +4,7 @@ pub(super) mod alarm;
 mod apart;
 pub(super) mod auth;
 pub(super) mod backup;
+pub(super) mod backup_key;
 pub(super) mod bootstrap;
 pub(super) mod canary;
 pub(super) mod checkpoint;

@@ -21,7 +21,7 @@ use super::{
     pulse::pulse,
 };
 use crate::{
-    backup::{self, BackupError, Hash, Manifest, Place, Store, backups, newest, unpack},
+    backup::{self, BackupError, Hash, Keys, Manifest, Place, Store, Trust, Trusted, backups, newest, unpack},
     etcd::{
         ClusterRecord, EtcdError, MemberClient, Phase,
         observe::observe,
@@ -80,6 +80,9 @@ pub struct EtcdRestore {
     /// Whether a cluster that serves may be replaced.
     #[serde(default)]
     force: bool,
+    /// Whether a backup may be taken that was not signed with a key that is here.
+    #[serde(default)]
+    unauthenticated: bool,
     /// What `prepared` has said.
     #[serde(default)]
     token: Option<String>,
@@ -227,7 +230,7 @@ impl EngineAction for Restore {
 
 /// A backup, or a snapshot that some other tool has saved.
 pub(super) enum Source {
-    Backup(Box<(Store, Manifest)>),
+    Backup(Box<(Store, Trusted)>),
     File(PathBuf),
 }
 
@@ -244,7 +247,7 @@ impl Restore {
 
     async fn prepare(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let cluster = &self.cluster.name;
-        let source = self.find().await?;
+        let source = self.find(context).await?;
         let described = source.describe();
         if let Some(refusal) = self.refusal(context).await? {
             return Ok(refusal);
@@ -302,7 +305,7 @@ impl Restore {
         adopted.map_err(|error| ActionError::Failed(format!("{}: {error}", source.describe())))
     }
 
-    pub(super) async fn find(&self) -> Result<Source, ActionError> {
+    pub(super) async fn find(&self, context: &ActionContext) -> Result<Source, ActionError> {
         let EtcdRestore { backup, from, which, backup_of, .. } = &self.module;
         let from = from.as_ref().or(backup.to.as_ref()).filter(|from| !from.is_empty());
         let from = from.ok_or_else(|| ActionError::Failed("it is not said where the backup is: `from`".into()))?;
@@ -339,8 +342,14 @@ impl Restore {
                 name.trim_end_matches(".json")
             )));
         }
+        let trust = Trust {
+            keys: Keys::load(&context.state, of).map_err(failed)?,
+            encrypted: !backup.recipients.is_empty(),
+            anyway: self.module.unauthenticated,
+        };
+        let manifest = trust.check(&store.call(&manifest.name()), manifest).map_err(failed)?;
         self.fits(&manifest.etcd_version)?;
-        Ok(Source::Backup(Box::new((store, manifest.clone()))))
+        Ok(Source::Backup(Box::new((store, manifest))))
     }
 
     /// A server reads what its own minor version has written, or the one before. What does not say who wrote it is let through.

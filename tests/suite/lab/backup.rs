@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use etcdrun::etcd::{Credential, MemberClient};
 use etcdrun_lab::{S3, etcd, etcd_tools};
 use serde_json::Value;
@@ -191,6 +192,19 @@ fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
     fs::write(&file, &bad).unwrap();
     refused(&["--age-identity", "mine"], 2, "is damaged");
     fs::write(&file, &whole).unwrap();
+    // Who can write there can change the manifest, too, and leave out what vouches for it.
+    let name = names(&site, "backups").into_iter().find(|name| name.ends_with(".json")).unwrap();
+    let path = format!("backups/{name}");
+    let text = site.place.folder.read(&path);
+    let mut forged: Value = serde_json::from_str(&text).unwrap();
+    forged["etcd_version"] = "3.6.0".into();
+    site.place.folder.write(&path, &forged.to_string());
+    refused(&["--age-identity", "mine"], 5, "was changed since it was written");
+    forged.as_object_mut().unwrap().remove("mac");
+    site.place.folder.write(&path, &forged.to_string());
+    refused(&["--age-identity", "mine"], 5, "carries no authentication code");
+    site.place.folder.write(&path, &text);
+    refused(&["--age-identity", "mine", "--state-dir", "elsewhere"], 5, "elsewhere/backups/prod.key");
     refused(&["--backup-of", "other"], 5, "has no backup of `other`");
     refused(&["--at", "2020-01-01T00:00:00Z"], 5, "that is as old");
     refused(&["--at", "yesterday"], 5, "is no time");
@@ -544,6 +558,14 @@ fn a_timer_takes_backups_on_a_host_of_its_own() {
     vault.run(&["systemctl", "start", "etcdrun-backup-prod.service"]).unwrap();
     let kept = vault.run(&["ls", "/srv/backups"]).unwrap();
     assert_eq!(kept.lines().count(), 2, "{kept}");
+    // What is signed there is believed here.
+    for name in kept.lines() {
+        let bytes = vault.run(&["base64", "-w0", &format!("/srv/backups/{name}")]).unwrap();
+        let path = site.place.folder.path("brought");
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join(name), STANDARD.decode(bytes.trim()).unwrap()).unwrap();
+    }
+    run(&site, &["backup", "verify", "prod", "--from", "file:brought"]).ends(0);
     // Another cluster has folders of its own, and a new certificate comes with the next play.
     assert_eq!(vault.run(&["ls", "/etc/etcdrun", "/var/lib/etcdrun"]).unwrap().matches("prod").count(), 2);
     let there = || vault.run(&["cat", "/var/lib/etcdrun/prod/pki/prod/clients/root.crt"]).unwrap();

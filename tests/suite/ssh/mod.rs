@@ -4,5 +4,6 @@ mod auth;
 mod bulk;
 mod exec;
 mod host_keys;
+mod hostile;
 mod routes;
 mod trouble;

@@ -17,6 +17,35 @@ pub fn run(program: &str, arguments: &[&str]) -> Output {
     output
 }
 
+/// Runs a command to its end, for two minutes at most. Returns what it said, and the most memory that it had at any time, in MiB.
+pub fn measured(mut command: Command) -> (Output, u64) {
+    let (stdout, stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    command.stdout(stdout.try_clone().unwrap()).stderr(stderr.try_clone().unwrap());
+    let mut child = Group(command.spawn().unwrap());
+    let status = format!("/proc/{}/status", child.pid());
+    let (mut peak, deadline) = (0, std::time::Instant::now() + std::time::Duration::from_secs(120));
+    let ended = loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let now =
+            text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        peak = peak.max(now.unwrap_or(0) / 1024);
+        if let Some(ended) = child.0.try_wait().unwrap() {
+            break ended;
+        }
+        assert!(std::time::Instant::now() < deadline, "it has no end, with {peak} MiB: {}", whole(stderr));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    (Output { status: ended, stdout: whole(stdout).into(), stderr: whole(stderr).into() }, peak)
+}
+
+fn whole(mut file: std::fs::File) -> String {
+    use std::io::{Read as _, Seek as _};
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
 pub fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = rustix::process::kill_process(pid, signal);

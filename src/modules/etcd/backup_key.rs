@@ -1,0 +1,58 @@
+//! `etcd_backup_key`: the key that the backups of a cluster are signed with.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, backup::failed,
+};
+use crate::{
+    backup::Keys,
+    model::{Effects, Outcome},
+};
+
+/// Makes the key that the backups of a cluster are signed with, unless it is there: `backups/CLUSTER.key` in the state folder.
+///
+/// The first backup makes it by itself. This is for playbooks that bring it to another machine, which is to take backups that are
+/// believed here.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdBackupKey {
+    /// The name of the cluster.
+    cluster: String,
+}
+
+impl Module for EtcdBackupKey {
+    const NAME: &'static str = "etcd_backup_key";
+    const EXAMPLE: &'static str = "\
+- name: Key of the backups
+  etcd_backup_key: { cluster: prod }
+";
+    const RESULT: &'static [ResultField] = &[];
+
+    fn effects(&self) -> Effects {
+        Effects { here: true, ..Effects::converging() }
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if self.cluster.is_empty() || self.cluster.starts_with('.') || !self.cluster.bytes().all(is_plain) {
+            return Err(ModuleError::new(format!("`{}` is no name of a cluster", self.cluster)));
+        }
+        Ok(Action::Engine(Box::new(self)))
+    }
+}
+
+#[async_trait]
+impl EngineAction for EtcdBackupKey {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        if context.check_mode() {
+            let keys = Keys::load(&context.state, &self.cluster).map_err(failed)?;
+            return Ok(Outcome { changed: keys.is_empty(), ..Outcome::ok() });
+        }
+        context.permit()?;
+        let (_, made) = Keys::make(&context.state, &self.cluster).map_err(failed)?;
+        Ok(Outcome { changed: made, ..Outcome::ok() })
+    }
+}
