@@ -180,12 +180,15 @@ impl Take {
         let access = backup::Access::of(&self.module.backup);
         let exposed = access.exposed().filter(|_| matches!(self.place, Place::Bucket { .. }));
         let mut said: String = exposed.map(|exposed| format!("; {exposed}")).unwrap_or_default();
+        if !is_new {
+            return Ok(said);
+        }
         let there = match backups(store, &self.cluster.name).await {
             Err(BackupError::NoPlace(_)) => return Ok(said),
             found => found.map_err(failed)?.backups,
         };
         let strange = there.iter().filter(|it| keys.verdict(it) == Verdict::OtherKey).count();
-        if is_new && strange > 0 {
+        if strange > 0 {
             said += &format!(
                 "; {strange} backups there were signed with another key than the one that was made here now: add that key to backups/{}.key in the state folder, from where they were made",
                 self.cluster.name
