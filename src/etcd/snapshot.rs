@@ -1,7 +1,8 @@
 //! A snapshot: streamed from a member, and told whole from cut off.
 //!
-//! What comes is the database, whose size is a multiple of 512, and behind it the sha256 of that. Only so much is in memory
-//! as one message holds.
+//! What comes is the database, whose size is a multiple of 512, and behind it the sha256 of that, which the sender has calculated of
+//! what it has: so the pages are looked at as well, each of them. Only so much is in memory as one message holds, and where pages
+//! lead to.
 
 use std::{
     fs::File,
@@ -14,7 +15,7 @@ use etcd_client::{SnapshotResponse, SnapshotStreaming};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{EtcdError, MemberClient, Pace, pipe::pipe};
+use super::{EtcdError, MemberClient, Pace, pipe::pipe, restore::Walk};
 
 const SUM: usize = 32;
 const PAGE: u64 = 512;
@@ -44,12 +45,15 @@ pub enum SnapshotError {
     Io(#[from] io::Error),
     #[error("the snapshot is not whole: {0}")]
     Broken(String),
+    #[error("the snapshot arrived as it was sent, and is damaged: {0}")]
+    Damaged(String),
 }
 
 /// Knows what has gone by, and keeps the last bytes back, which are the sum.
 #[derive(Default)]
 struct Check {
     sum: Sha256,
+    walk: Walk,
     size: u64,
     tail: Vec<u8>,
 }
@@ -59,21 +63,24 @@ impl Check {
         self.size += bytes.len() as u64;
         let known = (self.tail.len() + bytes.len()).saturating_sub(SUM);
         let (old, new) = (known.min(self.tail.len()), known.saturating_sub(self.tail.len()));
-        self.sum.update(&self.tail[..old]);
-        self.sum.update(&bytes[..new]);
+        for known in [&self.tail[..old], &bytes[..new]] {
+            self.sum.update(known);
+            self.walk.feed(known);
+        }
         self.tail.drain(..old);
         self.tail.extend_from_slice(&bytes[new..]);
     }
 
     fn end(self) -> Result<Snapshot, SnapshotError> {
-        let Self { sum, size, tail } = self;
-        if size % PAGE != SUM as u64 {
+        let Self { sum, walk, size, tail } = self;
+        if !could_be(size) {
             return Err(SnapshotError::Broken(format!("{size} bytes are no database and its checksum")));
         }
         let found: [u8; SUM] = sum.finalize().into();
         if tail != found {
             return Err(SnapshotError::Broken("its checksum does not match".into()));
         }
+        walk.end().map_err(|error| SnapshotError::Damaged(error.to_string()))?;
         Ok(Snapshot { size, sha256: tail.iter().map(|byte| format!("{byte:02x}")).collect() })
     }
 }
@@ -158,6 +165,17 @@ pub fn verify(path: &Path) -> Result<Snapshot, SnapshotError> {
     read_through(&mut File::open(path)?, &mut io::sink())
 }
 
+/// Whether this is the size of a database and its checksum.
+pub fn could_be(size: u64) -> bool {
+    size % PAGE == SUM as u64
+}
+
+/// How long ago a snapshot on disk was written. One that is said to be of the future has no age, which no limit allows.
+pub fn age(path: &Path) -> Option<Duration> {
+    let written = path.metadata().and_then(|file| file.modified()).ok()?;
+    Some(written.elapsed().unwrap_or(Duration::MAX))
+}
+
 /// Reads a snapshot from end to end, and passes it on. Only if this returns what it is like was it a whole one.
 pub(crate) fn read_through(from: &mut dyn Read, into: &mut dyn Write) -> Result<Snapshot, SnapshotError> {
     let mut check = Check::default();
@@ -181,9 +199,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::etcd::restore::testing::{PAGE, database};
 
-    fn whole(pages: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..pages * 512).map(|at| (at % 251) as u8).collect();
+    fn whole(leaves: usize) -> Vec<u8> {
+        with_sum(database(leaves as u64))
+    }
+
+    fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
         let sum: [u8; SUM] = Sha256::digest(&bytes).into();
         bytes.extend(sum);
         bytes
@@ -201,13 +223,24 @@ mod tests {
         let path = folder.path().join("snapshot.db");
         let bytes = whole(4);
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(verify(&path).unwrap().size, 4 * 512 + 32);
+        assert_eq!(verify(&path).unwrap().size, bytes.len() as u64);
         std::fs::write(&path, &bytes[..bytes.len() - 512]).unwrap();
         assert!(verify(&path).unwrap_err().to_string().contains("checksum does not match"));
         std::fs::write(&path, &bytes[..bytes.len() - 32]).unwrap();
         assert!(verify(&path).unwrap_err().to_string().contains("no database and its checksum"));
         std::fs::write(&path, "").unwrap();
         assert!(verify(&path).is_err());
+    }
+
+    #[test]
+    fn what_was_damaged_before_it_was_sent_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("snapshot.db");
+        let mut bytes = database(50);
+        bytes[20 * PAGE..21 * PAGE].fill(0);
+        std::fs::write(&path, with_sum(bytes)).unwrap();
+        let told = verify(&path).unwrap_err().to_string();
+        assert!(told.contains("arrived as it was sent") && told.contains("page 20 is damaged"), "{told}");
     }
 
     proptest! {

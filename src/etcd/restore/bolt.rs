@@ -8,6 +8,9 @@
 //! A file may come from anybody, so what it says of itself is held against what it is before memory is taken for it: pages lie inside
 //! of the file, no page is reached twice, elements of a page do not overlap, and a look has a limit of bytes.
 
+mod put;
+mod walk;
+
 use std::{
     collections::{BTreeMap, HashSet},
     fs::File,
@@ -15,6 +18,9 @@ use std::{
 };
 
 use super::RestoreError;
+pub(crate) use walk::Walk;
+#[cfg(test)]
+pub(crate) use walk::testing;
 
 pub(super) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 

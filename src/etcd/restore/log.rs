@@ -24,16 +24,16 @@ const MAX_RECORD: u64 = 256 << 20;
 
 /// A message of protobuf, field by field.
 #[derive(Default)]
-struct Message(Vec<u8>);
+pub(super) struct Message(pub(super) Vec<u8>);
 
 impl Message {
-    fn number(mut self, field: u8, value: u64) -> Self {
+    pub(super) fn number(mut self, field: u8, value: u64) -> Self {
         self.0.push(field << 3);
         self.varint(value);
         self
     }
 
-    fn bytes(mut self, field: u8, value: &[u8]) -> Self {
+    pub(super) fn bytes(mut self, field: u8, value: &[u8]) -> Self {
         self.0.push(field << 3 | 2);
         self.varint(value.len() as u64);
         self.0.extend(value);
@@ -289,7 +289,7 @@ fn fields(mut bytes: &[u8]) -> Option<Fields<'_>> {
     Some(found)
 }
 
-fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

@@ -2,7 +2,9 @@
 //!
 //! In: the database of a snapshot as a file, and the members that are to be. Out: the same file, changed so that it belongs to
 //! them, and for each member the few bytes of its log and of its raft snapshot. etcd's own tool is not in every release that can
-//! be installed, and would have to be on every member; this needs neither. The tests hold it against that tool.
+//! be installed, and would have to be on every member; this needs neither. The tests compare it with that tool, record by record, and
+//! with servers of every minor version. What differs on purpose: alarms and a downgrade of the old cluster do not come along, root
+//! gets the password that is kept here, and pages that nothing leads to any more stay where they are.
 //!
 //!     data/member/snap/db                    the database; the same for all members
 //!     data/member/snap/TERM-INDEX.snap       who the members are, for raft
@@ -11,6 +13,9 @@
 mod bolt;
 mod log;
 mod store;
+#[cfg(test)]
+mod tests;
+mod user;
 
 use std::{fs::File, path::Path};
 
@@ -18,7 +23,11 @@ use serde::Serialize;
 use sha1::{Digest, Sha1};
 
 use bolt::Bolt;
+pub(crate) use bolt::Walk;
+#[cfg(test)]
+pub(crate) use bolt::testing;
 pub(crate) use log::{Tail, TailReader};
+pub(crate) use user::password_hash;
 
 /// Why a file is no database that could be restored.
 #[derive(Debug, thiserror::Error)]
@@ -110,11 +119,44 @@ fn first_eight(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
+/// What became of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Adopted {
+    pub revision: i64,
+    /// Where the page is that makes a higher revision count. Without it the database has the revisions of the backup, and with them
+    /// the hash that etcd calculated then.
+    pub bump_at: Option<u64>,
+}
+
 /// Makes the database that of a new cluster, in place. With a `bump` its revision goes up by as much, and all up to there
-/// counts as compacted: so no client that has seen later revisions before takes old ones for new. Returns the revision.
-pub(crate) fn adopt(path: &Path, cluster: &NewCluster, bump: u64) -> Result<i64, RestoreError> {
-    let file = File::options().read(true).write(true).open(path)?;
-    let mut bolt = Bolt::open(file)?;
+/// counts as compacted: so no client that has seen later revisions before takes old ones for new. `root` is the hash of the password
+/// that root gets, where it has one.
+pub(crate) fn adopt(path: &Path, cluster: &NewCluster, bump: u64, root: Option<&str>) -> Result<Adopted, RestoreError> {
+    let open = || Bolt::open(File::options().read(true).write(true).open(path)?);
+    let mut bolt = open()?;
+    take_over(&mut bolt, cluster)?;
+    if let Some(hash) = root {
+        user::let_in(&mut bolt, "root", hash)?;
+    }
+    let revision = bolt.revision()?;
+    bolt.commit()?;
+    if bump == 0 {
+        return Ok(Adopted { revision, bump_at: None });
+    }
+    let mut bolt = open()?;
+    let revision = revision.saturating_add_unsigned(bump);
+    let key = revision_key(revision);
+    let mut meta = bolt.small_bucket("meta")?;
+    meta.insert(b"scheduledCompactRev".to_vec(), key.clone());
+    bolt.append_last("key", key)?;
+    bolt.replace("meta", &meta)?;
+    let bump_at = Some(bolt.next_meta());
+    bolt.commit()?;
+    Ok(Adopted { revision, bump_at })
+}
+
+/// The members are these, and have seen nothing but how they began.
+fn take_over(bolt: &mut Bolt, cluster: &NewCluster) -> Result<(), RestoreError> {
     let mut meta = bolt.small_bucket("meta")?;
     meta.insert(b"consistent_index".to_vec(), cluster.last_index().to_be_bytes().to_vec());
     meta.insert(b"term".to_vec(), TERM.to_be_bytes().to_vec());
@@ -122,19 +164,22 @@ pub(crate) fn adopt(path: &Path, cluster: &NewCluster, bump: u64) -> Result<i64,
         let state = serde_json::json!({ "voters": cluster.ids(), "auto_leave": false });
         meta.insert(b"confState".to_vec(), state.to_string().into_bytes());
     }
-    let mut revision = bolt.revision()?;
-    if bump > 0 {
-        revision = revision.saturating_add_unsigned(bump);
-        let key = revision_key(revision);
-        meta.insert(b"scheduledCompactRev".to_vec(), key.clone());
-        bolt.append_last("key", key)?;
-    }
     let members = cluster.members.iter().map(|member| (format!("{:x}", member.id).into_bytes(), member.written()));
     bolt.replace("members", &members.collect())?;
     bolt.replace("members_removed", &bolt::Pairs::new())?;
     bolt.replace("meta", &meta)?;
-    bolt.commit()?;
-    Ok(revision)
+    // Alarms are those of members that are no more: nobody could disarm them, and nothing could be written.
+    if bolt.has_bucket("alarm") {
+        bolt.replace("alarm", &bolt::Pairs::new())?;
+    }
+    // Nor does the new cluster go down to another version because the old one was about to.
+    if bolt.has_bucket("cluster") {
+        let mut known = bolt.small_bucket("cluster")?;
+        if known.remove(&b"downgrade"[..]).is_some() {
+            bolt.replace("cluster", &known)?;
+        }
+    }
+    Ok(())
 }
 
 /// The version of etcd that a database was written by, as far as it says so itself: how its data is laid out, from 3.6 on, or
@@ -149,19 +194,4 @@ pub(crate) fn version(path: &Path) -> Result<Option<String>, RestoreError> {
 /// As etcd writes a revision: the number, and which change it was in its transaction.
 fn revision_key(revision: i64) -> Vec<u8> {
     [&revision.to_be_bytes()[..], b"_", &0_i64.to_be_bytes()].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_those_that_etcd_gives() {
-        // As `etcdutl snapshot restore` has them for these names, addresses and this token.
-        let members = [("a", "https://10.0.0.1:2380"), ("b", "https://10.0.0.2:2380")];
-        let cluster = NewCluster::new(members.map(|(name, url)| (name.to_owned(), url.to_owned())), "token");
-        assert!(cluster.members[0].id < cluster.members[1].id);
-        let other = NewCluster::new(members.map(|(name, url)| (name.to_owned(), url.to_owned())), "another");
-        assert_ne!(cluster.id, other.id);
-    }
 }

@@ -43,7 +43,7 @@ impl Restore {
     }
 
     /// The server ends, and its data goes; also that of a drill whose operator was killed.
-    async fn forget(&self, context: &ActionContext, token: &str) -> Result<(), ActionError> {
+    pub(super) async fn forget(&self, context: &ActionContext, token: &str) -> Result<(), ActionError> {
         done(context.run(self.apart("stop", "")).await?)?;
         done(context.run(self.payload("forget").value("token", token)).await?).map(drop)
     }
@@ -59,8 +59,8 @@ impl Restore {
         let member = self.cluster.member(name);
         let member = member.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
         let new = NewCluster::new([(name.to_owned(), peer_url())], token);
-        let (sha256, size, revision) = self.make(context, source, here, &new).await?;
-        let prepared = Prepared { token: token.to_owned(), sha256, size, revision, expected: None };
+        let prepared = Prepared { token: token.to_owned(), ..self.make(context, source, here, &new).await? };
+        let size = prepared.size;
         let files = new.files(name).ok_or_else(|| ActionError::Failed(format!("`{name}` is no member")))?;
         let sent = done(self.send(context, &prepared, here, &files).await?)?;
         let there = sent.data.get("folder").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -71,7 +71,7 @@ impl Restore {
     }
 
     /// A step of a server on some folder.
-    fn apart(&self, action: &str, folder: &str) -> Payload {
+    pub(super) fn apart(&self, action: &str, folder: &str) -> Payload {
         let EtcdRestore { data_dir, user, environment, .. } = &self.module;
         Payload::new(include_str!("salvage.sh"))
             .value("action", action)

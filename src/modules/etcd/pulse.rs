@@ -12,7 +12,7 @@ use super::{
 use crate::{
     etcd::{
         EtcdError, MemberClient,
-        observe::{Observation, View, observe},
+        observe::{Observation, View, observe, see},
     },
     model::{Outcome, Value},
     remote::Payload,
@@ -22,6 +22,8 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(15);
 /// How long etcd itself may take to say so.
 const READ: Duration = Duration::from_secs(12);
+/// How long a member may believe in a leader that is gone: longer than an election takes to begin, unless somebody has set another time.
+const BELIEF: Duration = Duration::from_secs(15);
 /// How long servers may need until they have found each other.
 const START: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -89,7 +91,7 @@ pub(super) async fn pulse(context: &ActionContext, clients: &[MemberClient], clu
             let member = cluster.member(&seen.name);
             let client = clients.iter().find(|client| *client.name == *seen.name);
             let silence = match &seen.answer {
-                Ok(view) => return (seen.name.clone(), answered(view)),
+                Ok(view) => return (seen.name.clone(), confirmed(view, client).await),
                 Err(why) => why,
             };
             let (probed, looked) = join(probe(client), machine(context, member, cluster.client_port, silence)).await;
@@ -142,7 +144,40 @@ async fn machine(context: &ActionContext, member: Option<&Member>, port: u16, si
     }
 }
 
-/// What a member says that answers. Whom it takes for the leader is no sign: for a while it believes in one that is gone.
+/// What a member says that answers. A read that fails in time is no proof: where disks or the network are slow, a cluster takes longer
+/// and serves all the same. So a member that seems to be without a majority is asked again, until it has no leader any more, either.
+async fn confirmed(view: &View, client: Option<&MemberClient>) -> Sign {
+    let mut sign = answered(view);
+    let Some(client) = client.filter(|_| sign == Sign::Dead && !view.is_learner) else { return sign };
+    let begun = Instant::now();
+    loop {
+        let again = see(client, LOOK).await;
+        sign = answered_again(view, &again.answer);
+        if !matches!(sign, Sign::Unknown(_)) || begun.elapsed() > BELIEF {
+            return sign;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// What the second answer of a member says that did not answer a read before.
+fn answered_again(before: &View, again: &Result<View, String>) -> Sign {
+    let view = match again {
+        Ok(view) => view,
+        Err(why) => return Sign::Unknown(why.clone()),
+    };
+    match answered(view) {
+        Sign::Dead if view.leader.is_some() => {
+            Sign::Unknown("it answers no read in time, but has a leader: it may only be slow".into())
+        }
+        Sign::Dead if view.applied_index > before.applied_index => {
+            Sign::Unknown("it answers no read in time, but still gets entries: it may only be slow".into())
+        }
+        sign => sign,
+    }
+}
+
+/// What one answer says. Whom it takes for the leader is no sign: for a while it believes in one that is gone.
 fn answered(view: &View) -> Sign {
     match &view.read {
         // A majority has agreed to the read.
@@ -166,8 +201,40 @@ fn judge(outcome: &Outcome, port: u16, silence: &str) -> Sign {
 }
 
 #[cfg(test)]
+pub(super) mod testing {
+    use super::View;
+    use crate::etcd::observe::Listed;
+
+    /// A member that answers, and lists these.
+    pub fn view(list: Result<Vec<Listed>, String>) -> View {
+        View {
+            id: 1,
+            cluster_id: 1,
+            version: "3.6.15".parse().unwrap(),
+            cluster_version: None,
+            storage_version: None,
+            downgrade: None,
+            leader: Some(2),
+            term: 1,
+            raft_index: 1,
+            applied_index: 1,
+            revision: 1,
+            db_size: 1,
+            db_in_use: 1,
+            quota: None,
+            is_learner: false,
+            alarms: Vec::new(),
+            complaints: Vec::new(),
+            list,
+            read: Ok(()),
+            lacks_majority: false,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{testing::view, *};
 
     fn said(state: Option<&str>, listens: bool) -> Sign {
         let outcome = state.into_iter().fold(Outcome::ok(), |outcome, state| outcome.with("state", state));
@@ -189,33 +256,29 @@ mod tests {
     #[test]
     fn a_read_that_fails_for_want_of_a_majority_is_the_only_dead_one() {
         let said = |read: Result<(), &str>, lacks_majority: bool, is_learner: bool| {
-            answered(&View {
-                id: 1,
-                cluster_id: 1,
-                version: "3.6.15".parse().unwrap(),
-                cluster_version: None,
-                storage_version: None,
-                downgrade: None,
-                leader: Some(2),
-                term: 1,
-                raft_index: 1,
-                applied_index: 1,
-                revision: 1,
-                db_size: 1,
-                db_in_use: 1,
-                quota: None,
-                is_learner,
-                alarms: Vec::new(),
-                complaints: Vec::new(),
-                list: Ok(Vec::new()),
-                read: read.map_err(str::to_owned),
-                lacks_majority,
-            })
+            let read = read.map_err(str::to_owned);
+            answered(&View { is_learner, read, lacks_majority, ..view(Ok(Vec::new())) })
         };
         assert_eq!(said(Ok(()), false, false), Sign::Serves);
         assert_eq!(said(Err("request timed out"), true, false), Sign::Dead, "although it still believes in a leader");
         assert_eq!(said(Err("invalid auth"), false, false), Sign::Unknown("invalid auth".into()));
         assert_eq!(said(Err("rpc not supported for learner"), false, true), Sign::Dead);
+    }
+
+    #[test]
+    fn a_cluster_that_is_slow_is_not_a_dead_one() {
+        let late = View { read: Err("Timeout expired".into()), lacks_majority: true, ..view(Ok(Vec::new())) };
+        assert_eq!(answered(&late), Sign::Dead, "by one look alone");
+        let again = |change: fn(&mut View)| {
+            let mut view = View { leader: None, ..late.clone() };
+            change(&mut view);
+            answered_again(&late, &Ok(view))
+        };
+        assert_eq!(again(|_| {}), Sign::Dead, "nobody leads, and nothing comes");
+        assert!(matches!(again(|view| view.leader = Some(2)), Sign::Unknown(why) if why.contains("has a leader")));
+        assert!(matches!(again(|view| view.applied_index += 1), Sign::Unknown(why) if why.contains("gets entries")));
+        assert_eq!(again(|view| view.read = Ok(())), Sign::Serves);
+        assert_eq!(answered_again(&late, &Err("no route".into())), Sign::Unknown("no route".into()));
     }
 
     #[test]

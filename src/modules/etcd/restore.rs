@@ -18,6 +18,7 @@ use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     backup::{failed, hash},
     cluster::{Cluster, ClusterArgs, ClusterKey},
+    elsewhere::elsewhere,
     pulse::pulse,
 };
 use crate::{
@@ -96,6 +97,8 @@ pub struct EtcdRestore {
 enum RestoreState {
     /// The backup is found, read from end to end, and made the data of a new cluster, on the operator's machine.
     Prepared,
+    /// A server on the data, on the target and apart from everybody, has started and had what the backup says; nothing of it is left.
+    Proved,
     /// The data is on the member, beside what is there.
     Placed,
     /// It is written down that this is another cluster from now on.
@@ -151,6 +154,7 @@ impl Module for EtcdRestore {
             RestoreState::Prepared | RestoreState::Recorded => Effects { here: true, ..Effects::converging() },
             RestoreState::Compared => Effects::read_only(),
             RestoreState::Placed => Effects::converging().writing([Resource::tree(&self.data_dir)]),
+            RestoreState::Proved => Effects::converging(),
             RestoreState::Drilled => Effects { here: true, ..Effects::converging() },
             // Whether the cluster may go is asked by the step itself; whether it can spare a member is not the question.
             RestoreState::Switched | RestoreState::Started => {
@@ -199,12 +203,18 @@ pub(super) struct Prepared {
     /// What etcd calculated of the same data when the backup was taken, where revisions stay as they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) expected: Option<Hash>,
+    /// What etcd calculated then, whatever becomes of revisions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) taken: Option<Hash>,
+    /// Where in the database the page is without which revisions are as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) bump_at: Option<u64>,
 }
 
 impl Prepared {
     const FILE: &str = "prepared.json";
 
-    fn of(folder: &Path) -> io::Result<Self> {
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(folder.join(Self::FILE))?)?)
     }
 
@@ -218,6 +228,7 @@ impl EngineAction for Restore {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         match self.module.state {
             RestoreState::Prepared => self.prepare(context).await,
+            RestoreState::Proved => self.prove(context).await,
             RestoreState::Placed => self.place(context).await,
             RestoreState::Recorded => self.record(context).await,
             RestoreState::Switched => self.switch(context).await,
@@ -235,13 +246,13 @@ pub(super) enum Source {
 }
 
 impl Restore {
-    fn new_cluster(&self, token: &str) -> NewCluster {
+    pub(super) fn new_cluster(&self, token: &str) -> NewCluster {
         let peers =
             self.cluster.members.iter().map(|member| (member.name.clone(), member.peer_url(self.module.peer_port)));
         NewCluster::new(peers, token)
     }
 
-    fn token(&self) -> Result<&str, ActionError> {
+    pub(super) fn token(&self) -> Result<&str, ActionError> {
         self.module.token.as_deref().ok_or_else(|| ActionError::Failed("`token` is not said".into()))
     }
 
@@ -269,9 +280,8 @@ impl Restore {
             // A broken one is of no use, and it holds what somebody may have wanted encrypted.
             let _ = fs::remove_dir_all(&folder);
         }
-        let (sha256, size, revision) = made?;
-        let expected = source.hash().filter(|_| self.module.bump_revision == 0).cloned();
-        let prepared = Prepared { token: token.clone(), sha256, size, revision, expected };
+        let prepared = Prepared { token: token.clone(), ..made? };
+        let (size, revision) = (prepared.size, prepared.revision);
         prepared.keep(&folder).map_err(io_failed)?;
         let msg = format!("{described}, {}; it begins with revision {revision}", ByteSize(size));
         Ok(Outcome { msg, ..Outcome::changed() }
@@ -281,14 +291,15 @@ impl Restore {
             .with("which", described))
     }
 
-    /// The database of the new cluster: its checksum, its size and its revision.
+    /// The database of the new cluster, and what is known of it.
     pub(super) async fn make(
         &self,
         context: &ActionContext,
         source: &Source,
         folder: &Path,
         new: &NewCluster,
-    ) -> Result<(String, u64, i64), ActionError> {
+    ) -> Result<Prepared, ActionError> {
+        let root = self.root_hash(context).await?;
         let database = folder.join("db");
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&database);
         let io_failed = |error: io::Error| ActionError::Failed(format!("cannot write {}: {error}", database.display()));
@@ -300,9 +311,11 @@ impl Restore {
             self.fits(version.as_deref().unwrap_or_default())?;
         }
         let (path, made, bump) = (database.clone(), new.clone(), self.module.bump_revision);
-        let adopted = tokio::task::spawn_blocking(move || adopt(&path, &file, &made, bump)).await;
+        let adopted = tokio::task::spawn_blocking(move || adopt(&path, &file, &made, bump, root.as_deref())).await;
         let adopted = adopted.map_err(|error| ActionError::Failed(error.to_string()))?;
-        adopted.map_err(|error| ActionError::Failed(format!("{}: {error}", source.describe())))
+        let prepared = adopted.map_err(|error| ActionError::Failed(format!("{}: {error}", source.describe())))?;
+        let taken = source.hash().cloned();
+        Ok(Prepared { expected: taken.clone().filter(|_| bump == 0), taken, ..prepared })
     }
 
     pub(super) async fn find(&self, context: &ActionContext) -> Result<Source, ActionError> {
@@ -379,10 +392,14 @@ impl Restore {
             Err(error) => return Ok(self.strangers(context, &error).await),
         };
         let pulse = pulse(context, &clients, &self.cluster).await;
-        Ok(pulse.refusal(
+        let refusal = pulse.refusal(
             &self.cluster.name,
             "A restore takes all back to the backup; --force does so, and keeps the old data",
-        ))
+        );
+        let record = ClusterRecord::load(&context.state, &self.cluster.name);
+        let record = record.map_err(|error| ActionError::Failed(error.to_string()))?;
+        let elsewhere = || elsewhere(&self.cluster, record.as_ref(), &pulse.now);
+        Ok(refusal.or_else(|| Some(Outcome { refused: true, ..Outcome::failed(elsewhere()?) })))
     }
 
     /// Hours may lie between the look before the upload and this step, and another process may have taken that look. Members that
@@ -468,8 +485,9 @@ impl Restore {
         files: &Files,
     ) -> Result<Outcome, ActionError> {
         let token = &prepared.token;
-        // Beside a member that serves, the logs of a second server need room as well.
-        let spare = if self.module.state == RestoreState::Drilled { DRILL_SPARE } else { 0 };
+        // The logs of a server on it need room as well.
+        let is_tried = matches!(self.module.state, RestoreState::Drilled | RestoreState::Proved);
+        let spare = if is_tried { DRILL_SPARE } else { 0 };
         let room = self.payload("room").value("token", token).value("size", (prepared.size + spare).to_string());
         let room = context.run(room).await?;
         let there = room.data.get("folder").and_then(Value::as_str).map(str::to_owned);
@@ -585,22 +603,31 @@ pub(super) fn forget_others(state: &Path, beginnings: &[String]) -> io::Result<(
 }
 
 /// The checksum behind the database goes; the database becomes that of the new cluster.
-fn adopt(path: &Path, file: &File, cluster: &NewCluster, bump: u64) -> Result<(String, u64, i64), String> {
+fn adopt(path: &Path, file: &File, cluster: &NewCluster, bump: u64, root: Option<&str>) -> Result<Prepared, String> {
     const SUM: u64 = 32;
     let io_failed = |error: io::Error| error.to_string();
     let size = file.metadata().map_err(io_failed)?.len();
     file.set_len(size.saturating_sub(SUM)).map_err(io_failed)?;
-    let revision = restore::adopt(path, cluster, bump).map_err(|error| error.to_string())?;
-    let mut sum = Hashing(Sha256::new());
-    let size = io::copy(&mut File::open(path).map_err(io_failed)?, &mut sum).map_err(io_failed)?;
-    Ok((sum.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), size, revision))
+    let adopted = restore::adopt(path, cluster, bump, root).map_err(|error| error.to_string())?;
+    let mut seen = Seen::default();
+    let size = io::copy(&mut File::open(path).map_err(io_failed)?, &mut seen).map_err(io_failed)?;
+    seen.pages.end().map_err(|error| error.to_string())?;
+    let sha256 = seen.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let restore::Adopted { revision, bump_at } = adopted;
+    Ok(Prepared { token: String::new(), sha256, size, revision, expected: None, taken: None, bump_at })
 }
 
-struct Hashing(Sha256);
+/// What goes by is summed up, and every page of it looked at.
+#[derive(Default)]
+struct Seen {
+    sum: Sha256,
+    pages: restore::Walk,
+}
 
-impl Write for Hashing {
+impl Write for Seen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
+        self.sum.update(bytes);
+        self.pages.feed(bytes);
         Ok(bytes.len())
     }
 

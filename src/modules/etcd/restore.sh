@@ -78,8 +78,9 @@ switch() {
     systemctl stop etcd.service || fail "cannot stop etcd"
     systemctl reset-failed etcd.service 2> /dev/null
     if ! { mkdir -p "$data" && chown "$arg_user:" "$data" && chmod 0700 "$data"; }; then fail "cannot make $data"; fi
-    # Once the note is there, the old data is out of the way, and what is there is the new.
-    if [ -e "$data/member" ] && [ ! -e "$note" ]; then
+    # As long as the new data waits, what is in its place is not the new. That may be the old, or, if the power went between the two
+    # steps and the machine has booted since, something that etcd has begun by itself. Neither is lost.
+    if [ -e "$data/member" ] && [ -d "$new/member" ]; then
         name_aside "${inside}before"
         mkdir -m 0700 "$aside" || fail "cannot make $aside"
         mv "$data/member" "$aside/member" || fail "cannot set $data/member aside"
@@ -103,6 +104,12 @@ start() {
     mutate systemctl start --no-block etcd.service || fail "cannot start etcd"
 }
 
+# Without the page that makes higher revisions count, the database has those of the backup.
+unbump() {
+    dd if=/dev/zero of="$new/member/snap/db" bs=16 count=5 seek=$((arg_at / 16)) conv=notrunc 2> /dev/null ||
+        fail "cannot write $new/member/snap/db"
+}
+
 # Nothing of drills stays, also of those that broke off.
 forget() {
     for drill in "$inside"restore-*-drill-*; do
@@ -117,4 +124,5 @@ seal) seal ;;
 switch) switch ;;
 start) start ;;
 forget) forget ;;
+unbump) unbump ;;
 esac

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::{
     ActionContext, ActionError,
     cluster::Member,
+    elsewhere::elsewhere,
     pulse::{Pulse, pulse},
     salvage::{ANSWER, Salvage},
 };
@@ -222,7 +223,7 @@ impl Salvage {
     ) -> Option<String> {
         let cluster = &self.cluster.name;
         let unknown = pulse.refusal(cluster, &way_out(cluster, pulse)).map(|outcome| outcome.msg);
-        unknown.or_else(|| self.unfinished(looks)).or_else(|| self.elsewhere(record?))
+        unknown.or_else(|| self.unfinished(looks)).or_else(|| elsewhere(&self.cluster, record, &pulse.now))
     }
 
     /// In the middle of a restore the newest data may be that which was set aside.
@@ -234,20 +235,6 @@ impl Salvage {
             "a restore of `{}` broke off half way, as {note} on {} shows; `etcdrun resume` goes on with it. --force looks only at what is there now",
             self.cluster.name, member.name
         ))
-    }
-
-    /// Members that the inventory has no more can be a cluster by themselves.
-    fn elsewhere(&self, record: &ClusterRecord) -> Option<String> {
-        let is_gone = |name: &&str| self.cluster.member(name).is_none();
-        let gone: Vec<&str> = record.members.iter().map(String::as_str).filter(is_gone).collect();
-        let could_serve = gone.len() > record.members.len() / 2;
-        could_serve.then(|| {
-            format!(
-                "{} were members of `{}` and are not in the inventory any more, and together they are a majority: if they still run, there would be two clusters. Make sure that they are off for good; --force says that they are",
-                gone.join(", "),
-                self.cluster.name
-            )
-        })
     }
 
     /// The cluster whose data counts: the one that is known here, that of the member which was named, or the only one there is.
@@ -431,21 +418,6 @@ mod tests {
         alien.tail.cluster = 8;
         let outcome = proposal(&salvage, [Found::Data(alien), Found::Nothing, data(2, 12, true)]);
         assert_eq!((text(&outcome, "way"), text(&outcome, "best")), ("salvage".into(), "c".into()));
-    }
-
-    #[test]
-    fn a_majority_that_left_the_inventory_may_still_serve() {
-        let record = |members: &[&str]| ClusterRecord {
-            phase: crate::etcd::Phase::Formed,
-            token: String::new(),
-            members: members.iter().map(|name| (*name).to_owned()).collect(),
-            cluster_id: None,
-        };
-        let salvage = salvage(None);
-        assert_eq!(salvage.elsewhere(&record(&["a", "b", "c"])), None);
-        assert_eq!(salvage.elsewhere(&record(&["a", "b", "c", "d", "e"])), None);
-        let told = salvage.elsewhere(&record(&["a", "d", "e"])).unwrap();
-        assert!(told.starts_with("d, e were members of `prod`") && told.contains("two clusters"), "{told}");
     }
 
     #[test]
