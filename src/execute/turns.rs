@@ -128,23 +128,29 @@ impl Scheduler {
     }
 
     /// Gates of a turn that is not over are looked at again, whatever an earlier process has seen; and so is every other gate in
-    /// front of something that is not done.
+    /// front of something that is not done. What they look at is looked at again, too, if it ages.
     pub(super) fn gates_to_repeat(&self) -> HashSet<NodeIndex> {
         let graph = &self.context.graph;
         let perishable = |index: &NodeIndex| graph.task_of(*index).is_some_and(|task| task.effects.perishable);
-        let open = (0..graph.len()).map(NodeIndex::new).filter(perishable).filter(|gate| self.opens_something(*gate));
-        self.gates_of_open_turns().into_iter().chain(open).collect()
+        let mut repeated = self.gates_of_open_turns();
+        // Backwards: what is in front of a gate that is passed again is done again as well.
+        for index in (0..graph.len()).rev().map(NodeIndex::new).filter(perishable) {
+            if self.opens_something(index, &repeated) {
+                repeated.insert(index);
+            }
+        }
+        repeated
     }
 
-    /// Whether what comes right behind a node was not done yet.
-    fn opens_something(&self, gate: NodeIndex) -> bool {
+    /// Whether what comes right behind a node was not done yet, or is done again.
+    fn opens_something(&self, gate: NodeIndex, repeated: &HashSet<NodeIndex>) -> bool {
         let graph = &self.context.graph;
         let (mut seen, mut next) = (HashSet::from([gate]), vec![gate]);
         while let Some(index) = next.pop() {
             for behind in graph.dag.neighbors(index).filter(|behind| seen.insert(*behind)).collect::<Vec<_>>() {
                 match graph.node(behind).kind.is_virtual() {
                     true => next.push(behind),
-                    false if self.has_ended(behind) => {}
+                    false if self.has_ended(behind) && !repeated.contains(&behind) => {}
                     false => return true,
                 }
             }
@@ -161,7 +167,9 @@ impl Scheduler {
         };
         let open = graph.steps.iter().flat_map(|step| &step.turns).filter(|turn| !is_over(&turn.after));
         let gates = open.flat_map(|turn| turn.before.clone().filter(is_work)).map(NodeIndex::new);
-        gates.filter(|gate| graph.task_of(*gate).is_some_and(|task| task.effects.read_only)).collect()
+        let is_repeated =
+            |gate: &NodeIndex| graph.task_of(*gate).is_some_and(|task| task.effects.read_only || task.effects.perishable);
+        gates.filter(is_repeated).collect()
     }
 }
 

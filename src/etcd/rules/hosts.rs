@@ -1,4 +1,4 @@
-//! Rules about what is seen on the hosts, and of the snapshot.
+//! Rules about what is seen on the hosts.
 
 use super::{Answer, Gate, MemberChange, Situation};
 
@@ -83,7 +83,7 @@ pub(super) fn disk_room(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(super) fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
@@ -115,19 +115,5 @@ pub(super) fn strict_reconfig(situation: &Situation<'_>, _: Gate) -> Answer {
             Answer::holds("etcd checks changes of its members")
         }
         None => situation.unknown("whether etcd checks changes of its members"),
-    }
-}
-
-pub(super) fn snapshot_verified(situation: &Situation<'_>, _: Gate) -> Answer {
-    match situation.snapshot {
-        _ if situation.consent.no_snapshot => Answer::holds("no snapshot is wanted"),
-        None => situation.unknown("whether there is a snapshot"),
-        Some(snapshot) if snapshot.size % 512 == 32 && snapshot.sum_matches => {
-            Answer::holds(format!("a snapshot of {}", mebibytes(snapshot.size)))
-        }
-        Some(snapshot) => Answer::refused(
-            format!("the snapshot of {} bytes is cut short or damaged", snapshot.size),
-            "take it again, through another member",
-        ),
     }
 }

@@ -13,6 +13,7 @@
 mod addresses;
 mod changes;
 mod cluster;
+mod data;
 mod hosts;
 mod situation;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod versions;
 use serde::Serialize;
 
 pub use addresses::is_at;
+pub use data::SNAPSHOT_AGE;
 pub use situation::{Consent, Decided, HostSeen, MemberChange, ReleaseSeen, Room, Situation, SnapshotSeen, Step};
 pub use versions::{FLOOR_3_5, FLOOR_3_6, RECOMMENDED_3_5};
 pub(super) use versions::{auth_refusal, step_refusal};
@@ -46,6 +48,8 @@ pub enum Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
+    /// Once, before the first member has its turn. For what costs too much to be asked in every turn.
+    Begin,
     /// Before anything is done to a member.
     Before,
     /// Right before it is stopped, by a look that was taken for this.
@@ -128,7 +132,8 @@ pub static RULES: &[Rule] = &[
     rule("binary-verified", "the new server is there, with its checksum", hosts::binary_verified),
     rule("strict-reconfig", "etcd checks changes of its members", hosts::strict_reconfig),
     rule("unreachable-is-not-dead", "a member that others still reach is not replaced", hosts::unreachable_is_not_dead),
-    rule("snapshot-verified", "a snapshot was taken and verified", hosts::snapshot_verified),
+    rule("snapshot-verified", "a snapshot was taken within the last hour, and verified page by page", data::snapshot_verified),
+    rule("data-agrees", "all members have the same data, by the hash that etcd calculates of it", data::data_agrees),
     rule("versions-expected", "every member runs a version that this change knows", versions::versions_expected),
     rule("one-minor", "one minor version at a time", versions::one_minor),
     rule("forbidden-3.5.0", "never to 3.5.0, 3.5.1 or 3.5.2", versions::forbidden),
@@ -151,8 +156,10 @@ pub static RULES: &[Rule] = &[
 /// The ids of the rules that count.
 #[rustfmt::skip]
 pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
-    use Gate::{After, Back, Before, Settled, Stop};
+    use Gate::{After, Back, Before, Begin, Settled, Stop};
     match (profile, gate) {
+        (Profile::Upgrade | Profile::Replace, Begin) => &["data-agrees"],
+        (_, Begin) => &[],
         (Profile::Upgrade, Before) => &[
             "client-port", "addresses-known", "address-at-start",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",

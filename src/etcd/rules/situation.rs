@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{super::observe::Observation, Answer};
+use super::{
+    super::{agree::Agreement, observe::Observation},
+    Answer,
+};
 use crate::model::Version;
 
 /// A cluster as it was seen, and what is about to happen to it.
@@ -29,6 +32,8 @@ pub struct Situation<'a> {
     pub hosts: &'a [HostSeen],
     /// The last snapshot.
     pub snapshot: Option<SnapshotSeen>,
+    /// What the members calculate of their data.
+    pub data: Option<&'a Agreement>,
     /// What is to happen to the list of members.
     pub change: Option<MemberChange>,
     /// What the member in turn was found to be when this was decided.
@@ -105,7 +110,7 @@ pub struct ReleaseSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSeen {
     pub size: u64,
-    /// The sum at its end is that of what is before it.
+    /// The sum at its end is that of what is before it, and each of its pages is what it should be.
     pub sum_matches: bool,
     pub age: Option<Duration>,
 }
@@ -147,6 +152,7 @@ impl<'a> Situation<'a> {
             step: None,
             hosts: &[],
             snapshot: None,
+            data: None,
             change: None,
             decided: None,
             consent: Consent::default(),

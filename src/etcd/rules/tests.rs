@@ -3,7 +3,10 @@
 use std::process::{Command, Stdio};
 
 use super::{
-    super::observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
+    super::{
+        agree::{Agreement, KeysHash},
+        observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
+    },
     *,
 };
 use crate::model::Version;
@@ -21,6 +24,7 @@ struct World {
     mark: u64,
     step: Option<Step>,
     snapshot: Option<SnapshotSeen>,
+    data: Agreement,
     change: Option<MemberChange>,
     decided: Option<Decided>,
     consent: Consent,
@@ -104,6 +108,10 @@ impl World {
             mark: 990,
             step: step(from, to),
             snapshot: Some(SnapshotSeen { size: (1 << 20) + 32, sum_matches: true, age: None }),
+            data: Agreement {
+                revision: 900,
+                members: (1..=members).map(|id| (format!("etcd-{id}"), Ok(HASH))).collect(),
+            },
             change: None,
             decided: None,
             consent: Consent::default(),
@@ -123,6 +131,7 @@ impl World {
             step: self.step,
             hosts: &self.hosts,
             snapshot: self.snapshot,
+            data: Some(&self.data),
             change: self.change,
             decided: self.decided,
             consent: self.consent,
@@ -148,6 +157,7 @@ impl World {
     }
 }
 
+const HASH: KeysHash = KeysHash { hash: 7, compact_revision: 0 };
 const FROM: &str = "3.5.34";
 const TO: &str = "3.6.15";
 
@@ -173,7 +183,7 @@ fn all_run(world: &mut World, from: &str, to: &str) {
 }
 
 static CASES: &[Case] = {
-    use Gate::{After, Back, Before, Settled, Stop};
+    use Gate::{After, Back, Before, Begin, Settled, Stop};
     use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
     &[
         case("reachable", Certificate, Before, 3, |world| world.hosts[1].unreachable = Some("timed out".into())),
@@ -236,6 +246,9 @@ static CASES: &[Case] = {
         }),
         case("snapshot-verified", Upgrade, Before, 3, |world| {
             world.snapshot = Some(SnapshotSeen { size: 1 << 20, sum_matches: false, age: None });
+        }),
+        case("data-agrees", Upgrade, Begin, 3, |world| {
+            world.data.members[1].1 = Ok(KeysHash { hash: 8, ..HASH });
         }),
         case("versions-expected", Upgrade, After, 3, |world| world.view(1).version = version(FROM)),
         case("one-minor", Upgrade, Before, 3, |world| world.step = step(FROM, "3.7.2")),
@@ -303,10 +316,10 @@ fn every_rule_is_documented() {
 }
 
 fn everywhere() -> impl Iterator<Item = (Profile, Gate)> {
-    use Gate::{After, Back, Before, Settled, Stop};
+    use Gate::{After, Back, Before, Begin, Settled, Stop};
     use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
     let profiles = [Upgrade, Restart, Replace, Nospace, Certificate];
-    profiles.into_iter().flat_map(|profile| [Before, Stop, After, Settled, Back].map(|gate| (profile, gate)))
+    profiles.into_iter().flat_map(|profile| [Begin, Before, Stop, After, Settled, Back].map(|gate| (profile, gate)))
 }
 
 #[test]
@@ -358,6 +371,41 @@ fn the_test_of_each_rule_fails_once_that_rule_is_switched_off() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(&format!("{}:", rule.id)), "{}:\n{text}", rule.id);
     }
+}
+
+#[test]
+fn a_snapshot_of_yesterday_does_not_count() {
+    let verdict = |minutes: u64| {
+        let mut world = World::on_the_way(Gate::Before, 3, FROM, TO);
+        let age = std::time::Duration::from_secs(minutes * 60);
+        world.snapshot.as_mut().unwrap().age = Some(age);
+        judge(Profile::Upgrade, Gate::Before, &world.situation())
+    };
+    assert!(verdict(59).holds(), "{}", verdict(59).told());
+    let old = verdict(26 * 60).told();
+    assert!(old.starts_with("snapshot-verified: the snapshot is 1560 minutes old, and 60 is the limit"), "{old}");
+}
+
+#[test]
+fn data_that_differs_is_told_with_who_has_it() {
+    let verdict = |profile: Profile, hashes: &[Result<u32, &str>]| {
+        let mut world = World::on_the_way(Gate::Begin, hashes.len().try_into().unwrap(), FROM, TO);
+        for (member, hash) in world.data.members.iter_mut().zip(hashes) {
+            member.1 = hash.map(|hash| KeysHash { hash, ..HASH }).map_err(str::to_owned);
+        }
+        judge(profile, Gate::Begin, &world.situation())
+    };
+    let told = verdict(Profile::Upgrade, &[Ok(1), Ok(1), Ok(2)]).told();
+    assert!(told.contains("etcd-1 and etcd-2 (00000001), etcd-3 (00000002)"), "{told}");
+    assert!(told.contains("`etcdrun member replace etcd-3`"), "{told}");
+    // Whoever is replaced may have something else, or tell nothing.
+    for own in [Ok(9), Err("no route to host")] {
+        assert!(verdict(Profile::Replace, &[own, Ok(1), Ok(1)]).holds());
+    }
+    let told = verdict(Profile::Replace, &[Ok(1), Ok(1), Err("no route to host")]).told();
+    assert!(told.contains("etcd-3 does not tell the hash"), "{told}");
+    let told = verdict(Profile::Upgrade, &[Ok(1), Ok(2)]).told();
+    assert!(told.contains("most of them have to agree"), "{told}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::{
     },
     etcd::{
         Credential, EtcdError, MemberClient, Pace,
+        agree::{Agreement, KeysHash, in_order, keys_hash},
         observe::{View, observe},
         pipe::pipe,
         snapshot::{self, Snapshot, SnapshotError},
@@ -117,8 +118,6 @@ struct Take {
 }
 
 const LOOK: Duration = Duration::from_secs(10);
-/// Hashing reads all of the database.
-const HASHING: Duration = Duration::from_secs(600);
 /// Before a certificate ends, whoever looks after backups should hear of it for a while.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -156,13 +155,16 @@ impl EngineAction for Take {
         let now = observe(&clients, LOOK).await;
         let nobody = format!("no member of `{}` is well enough to take a backup from", cluster.name);
         let mut failure = ActionError::Failed(nobody);
+        let members = in_order(&clients, &now);
         for client in order(&clients, &now, self.module.through.as_deref()) {
             let Some(view) = now.view(&client.name) else {
                 failure = ActionError::Failed(format!("{} does not answer", client.name));
                 continue;
             };
-            match self.take(context, client, view, &store, &keys).await {
-                Ok(manifest) => return self.finish(&store, &manifest, &keys, &warning).await,
+            match self.take(context, (client, &members), view, &store, &keys).await {
+                Ok((manifest, said)) => {
+                    return self.finish(&store, &manifest, &keys, &format!("{said}{warning}")).await;
+                }
                 // Another member may do better; the store will not.
                 Err(BackupError::Snapshot(error)) => {
                     failure = ActionError::Failed(format!("{}: {error}", client.name));
@@ -200,11 +202,11 @@ impl Take {
     async fn take(
         &self,
         context: &ActionContext,
-        client: &MemberClient,
+        (client, members): (&MemberClient, &[&MemberClient]),
         view: &View,
         store: &Store,
         keys: &Keys,
-    ) -> Result<Manifest, BackupError> {
+    ) -> Result<(Manifest, String), BackupError> {
         let taken = Timestamp::now();
         let stem = stem(&self.cluster.name, view.revision, taken);
         let extension = if self.recipients.is_empty() { "db.zst" } else { "db.zst.age" };
@@ -212,13 +214,25 @@ impl Take {
         let sink = store.sink(&file).await?;
         let (begun, has_begun) = oneshot::channel();
         // Both read all of the database, so at the same time. A member that calculates begins no snapshot before it is done.
-        let hash = async {
-            has_begun.await.ok()?;
-            // Some versions and moments do not allow it.
-            hash(client, view.revision).await.ok()
+        let compare = async {
+            match has_begun.await {
+                Ok(()) => compare(client, members, view.revision).await,
+                Err(_) => Agreement::default(),
+            }
         };
-        let sent = tokio::try_join!(self.send(context, client, sink, begun), async { Ok(hash.await) });
-        let ((snapshot, sink, packed), hash) = sent?;
+        let sent = tokio::try_join!(self.send(context, client, sink, begun), async { Ok(compare.await) });
+        let ((snapshot, sink, packed), compared) = sent?;
+        let said = match Compared::of(&client.name, &compared) {
+            Compared::Differs(why) if self.module.through.is_none() => {
+                sink.abandon().await;
+                return Err(SnapshotError::Damaged(why).into());
+            }
+            Compared::Differs(why) => format!("; {why}"),
+            Compared::Same(said) => said,
+        };
+        let hash = compared.members.first().and_then(|(_, hash)| hash.as_ref().ok());
+        let (revision, hash) = (view.revision, hash.copied());
+        let hash = hash.map(|KeysHash { hash, compact_revision }| Hash { hash, revision, compact_revision });
         sink.keep().await?;
         let manifest = Manifest {
             format: Manifest::FORMAT,
@@ -241,7 +255,7 @@ impl Take {
         };
         let manifest = keys.sign(manifest);
         store.put(&manifest.name(), &manifest.text()).await?;
-        Ok(manifest)
+        Ok((manifest, said))
     }
 
     async fn send(
@@ -376,8 +390,104 @@ fn kept(context: &ActionContext, cluster: &Cluster) -> Option<KeptCredential> {
 
 /// What the member calculates of what it has.
 pub(super) async fn hash(client: &MemberClient, revision: i64) -> Result<Hash, EtcdError> {
-    let client = client.patient(HASHING);
-    let mut asking = client.client().await?;
-    let answer = client.bounded(asking.hash_kv(revision)).await?;
-    Ok(Hash { hash: answer.hash(), revision, compact_revision: answer.compact_version() })
+    let KeysHash { hash, compact_revision } = keys_hash(client, revision).await?;
+    Ok(Hash { hash, revision, compact_revision })
+}
+
+/// What members calculate of the same revision: the one that sends, and another that does not lead, if there is one. To calculate it a
+/// member takes in nothing for a moment, so the rest are asked, one after the other, only if these two do not say the same.
+async fn compare(client: &MemberClient, members: &[&MemberClient], revision: i64) -> Agreement {
+    let ask = |member: &MemberClient| {
+        let member = member.clone();
+        async move {
+            let hash = keys_hash(&member, revision).await.map_err(|error| error.to_string());
+            (member.name.to_string(), hash)
+        }
+    };
+    let mut others = members.iter().filter(|other| other.name != client.name);
+    let Some(second) = others.next() else { return Agreement { revision, members: vec![ask(client).await] } };
+    let (first, second) = tokio::join!(ask(client), ask(second));
+    let is_settled = first.1.is_ok() && first.1 == second.1;
+    let mut found = Agreement { revision, members: vec![first, second] };
+    for other in others.filter(|_| !is_settled) {
+        found.members.push(ask(other).await);
+    }
+    found
+}
+
+/// What the hashes say of the member that a backup comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Compared {
+    /// Most of the others have the same, or nobody could be compared; what else there is to say.
+    Same(String),
+    Differs(String),
+}
+
+impl Compared {
+    fn of(name: &str, found: &Agreement) -> Self {
+        let own = match found.members.first() {
+            Some((_, Ok(own))) => own,
+            Some((_, Err(why))) => return Self::Same(format!("; without a hash of its data: {why}")),
+            None => return Self::Same("; without a hash of its data: the member sent nothing".into()),
+        };
+        let differing = match found.dissenters() {
+            Some(names) if names.contains(&name) => return Self::Differs(found.told()),
+            Some(names) => names,
+            None => return Self::Differs(found.told()),
+        };
+        if !differing.is_empty() {
+            let (those, told) = (differing.join(" "), found.told());
+            return Self::Same(format!("; {told}: `etcdrun member replace {those}` gives it the data of the others"));
+        }
+        let is_silent = |hash: &Result<KeysHash, String>| match hash {
+            Ok(other) => other.compact_revision != own.compact_revision,
+            Err(_) => true,
+        };
+        let silent = found.members.iter().filter(|(_, hash)| is_silent(hash)).map(|(name, _)| name.as_str());
+        match silent.collect::<Vec<_>>().as_slice() {
+            [] => Self::Same(String::new()),
+            names => Self::Same(format!("; its data could not be compared with that of {}", names.join(", "))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(hashes: &[Result<(u32, i64), &str>]) -> Compared {
+        let names = ["a", "b", "c"].iter().map(|name| (*name).to_owned());
+        let hash = |hash: &Result<(u32, i64), &str>| {
+            hash.map(|(hash, compact_revision)| KeysHash { hash, compact_revision }).map_err(str::to_owned)
+        };
+        Compared::of("a", &Agreement { revision: 5, members: names.zip(hashes.iter().map(hash)).collect() })
+    }
+
+    #[test]
+    fn a_backup_comes_from_a_member_that_has_what_most_have() {
+        let same = |text: &str| Compared::Same(text.to_owned());
+        assert_eq!(told(&[Ok((1, 0)), Ok((1, 0)), Ok((1, 0))]), same(""));
+        assert_eq!(told(&[Ok((1, 0))]), same(""), "there is nobody to compare it with");
+        assert!(
+            matches!(told(&[Ok((2, 0)), Ok((1, 0)), Ok((1, 0))]), Compared::Differs(why) if why.contains("b and c"))
+        );
+        assert!(matches!(told(&[Ok((2, 0)), Ok((1, 0))]), Compared::Differs(_)), "nobody knows which is right");
+        let other = told(&[Ok((1, 0)), Ok((2, 0)), Ok((1, 0))]);
+        assert!(matches!(other, Compared::Same(why) if why.contains("etcdrun member replace b")));
+    }
+
+    #[test]
+    fn what_could_not_be_compared_is_told() {
+        let same = |text: &str| Compared::Same(text.to_owned());
+        let compacted = Err("required revision has been compacted");
+        assert_eq!(
+            told(&[compacted, Ok((1, 0))]),
+            same("; without a hash of its data: required revision has been compacted")
+        );
+        assert_eq!(told(&[Ok((1, 0)), compacted, Ok((1, 0))]), same("; its data could not be compared with that of b"));
+        assert_eq!(
+            told(&[Ok((1, 5)), Ok((3, 9)), Ok((1, 5))]),
+            same("; its data could not be compared with that of b")
+        );
+    }
 }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     etcd::{
+        agree::agreement,
         observe::{Observation, observe},
         rules::{
             Answer, Consent, Decided, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step,
@@ -128,6 +129,8 @@ enum GateDecided {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum GateMoment {
+    /// Once, before the first member has its turn: the data of all members is compared, for which each of them reads all that it has.
+    Begin,
     /// Before anything is done to a member.
     #[default]
     Before,
@@ -221,6 +224,7 @@ impl Module for EtcdGate {
             GateProfile::Certificate => Profile::Certificate,
         };
         let gate = match self.gate {
+            GateMoment::Begin => Gate::Begin,
             GateMoment::Before => Gate::Before,
             GateMoment::Stop => Gate::Stop,
             GateMoment::After => Gate::After,
@@ -267,6 +271,7 @@ const HOPELESS: &[&str] = &[
     "patch-before-replace",
     "binary-verified",
     "snapshot-verified",
+    "data-agrees",
     "strict-reconfig",
     "disk-room",
     "members-unchanged",
@@ -293,6 +298,14 @@ impl EngineAction for Wait {
         };
         let (names, peers) = (self.cluster.names(), self.cluster.peer_urls());
         let snapshot = self.verified_snapshot().await;
+        let data = match self.gate {
+            Gate::Begin if context.check_mode() => {
+                let msg = "would compare the data of the members".to_owned();
+                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+            }
+            Gate::Begin => Some(agreement(&clients, &observe(&clients, LOOK).await).await),
+            _ => None,
+        };
         let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
         let mut mark = observe(&clients, FIRST_LOOK).await.mark();
         loop {
@@ -308,6 +321,7 @@ impl EngineAction for Wait {
                 step: self.step,
                 hosts: &hosts,
                 snapshot,
+                data: data.as_ref(),
                 change: self.module.change.map(GateChange::rule),
                 decided: self.module.decided.map(GateDecided::rule),
                 consent: self.consent,
@@ -363,7 +377,7 @@ impl GateChange {
 impl Wait {
     async fn hosts(&self, context: &ActionContext, now: &Observation) -> Vec<HostSeen> {
         // What is asked again and again after a start is asked of etcd alone.
-        if matches!(self.gate, Gate::After | Gate::Settled | Gate::Back) {
+        if matches!(self.gate, Gate::Begin | Gate::After | Gate::Settled | Gate::Back) {
             return Vec::new();
         }
         let EtcdGate { data_dir, server, .. } = &self.module;
@@ -394,7 +408,7 @@ impl Wait {
         let path = self.snapshot.clone()?;
         let read = tokio::task::spawn_blocking(move || {
             let size = std::fs::metadata(&path).map_or(0, |file| file.len());
-            SnapshotSeen { size, sum_matches: snapshot::verify(&path).is_ok(), age: None }
+            SnapshotSeen { size, sum_matches: snapshot::verify(&path).is_ok(), age: snapshot::age(&path) }
         });
         read.await.ok()
     }

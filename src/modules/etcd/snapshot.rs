@@ -21,9 +21,10 @@ use crate::{
     etcd::{
         MemberClient, Pace,
         observe::{Observation, observe},
+        rules::SNAPSHOT_AGE,
         snapshot::{self, Snapshot, SnapshotError},
     },
-    model::{ByteSize, Effects, Outcome, Resource},
+    model::{ByteSize, Effects, Outcome, Resource, Seconds},
     remote::Payload,
 };
 
@@ -45,9 +46,20 @@ pub struct EtcdSnapshot {
     /// The member that it is taken from.
     #[serde(default)]
     through: Option<String>,
+    /// A snapshot on the operator's machine that will do, if it is not older than `max_age`: then no other is taken.
+    #[serde(default)]
+    unless: Option<String>,
+    /// How old that may be.
+    #[serde(default = "half_an_hour")]
+    max_age: Seconds,
     /// How much of it comes in a second, at most: `64MiB`. By default as fast as it can.
     #[serde(default)]
     rate: Option<ByteSize>,
+}
+
+/// Half of what gates allow, so that one which will do now still does in a moment.
+fn half_an_hour() -> Seconds {
+    Seconds(SNAPSHOT_AGE / 2)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -79,7 +91,8 @@ impl Module for EtcdSnapshot {
 
     fn effects(&self) -> Effects {
         match self.on {
-            SnapshotPlace::Operator => Effects { here: true, ..Effects::converging() },
+            // What is too old by the time a run is resumed is taken again.
+            SnapshotPlace::Operator => Effects { here: true, perishable: true, ..Effects::converging() },
             SnapshotPlace::Target => Effects::converging().writing([Resource::tree(&self.dest)]),
         }
     }
@@ -116,6 +129,14 @@ const LOOK: Duration = Duration::from_secs(10);
 impl EngineAction for Take {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let dest = self.dest();
+        if let Some((path, size)) = self.fresh() {
+            let msg = format!("{path} will do");
+            return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", path).with("size", size));
+        }
+        if let Some(unless) = self.module.unless.as_ref().filter(|_| context.check_mode()) {
+            let msg = format!("{unless} would do");
+            return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", unless.as_str()));
+        }
         if context.check_mode() {
             let msg = format!("would be kept as {}", dest.display());
             return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
@@ -150,6 +171,15 @@ impl EngineAction for Take {
 impl Take {
     fn pace(&self) -> Pace {
         Pace::at_most(self.module.rate)
+    }
+
+    /// The one that is there already, if it will do, and its size. Whether each page of it is as it should be, gates ask anyway.
+    fn fresh(&self) -> Option<(&str, u64)> {
+        let unless = self.module.unless.as_deref()?;
+        let path = Path::new(unless);
+        let size = path.metadata().ok()?.len();
+        let will_do = snapshot::age(path)? <= self.module.max_age.0 && snapshot::could_be(size);
+        will_do.then_some((unless, size))
     }
 
     fn dest(&self) -> PathBuf {
