@@ -5,6 +5,7 @@ mod apart;
 mod backup;
 mod certs;
 mod changed_world;
+mod data;
 mod drain;
 mod etcd;
 mod everyday;
