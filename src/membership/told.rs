@@ -1,7 +1,7 @@
 //! What a server of a foreign cluster was told, by its file, its flags and its environment, and what of that an inventory
 //! can say.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use indexmap::IndexMap;
 
@@ -303,6 +303,12 @@ pub(crate) fn places(cluster: &str, list: &[Listed]) -> Result<Vec<Url>, Refusal
             ));
         }
         match member.peer_urls.iter().filter_map(|url| Url::parse(url)).next() {
+            Some(url) if url.is_secure && !is_name(&url.host) && url.host.parse::<IpAddr>().is_err() => {
+                return Err(Refusal::gate(
+                    format!("{name} is at {urls:?}, and {:?} is neither an address nor a name of a host", url.host),
+                    "`etcdctl member update` gives a member another URL",
+                ));
+            }
             Some(url) if url.is_secure => places.push(url),
             _ => {
                 return Err(Refusal::gate(

@@ -3,6 +3,7 @@
 //! Plain data without behaviour that belongs to a stage; imports nothing from the other folders.
 
 mod effects;
+mod escape;
 mod event;
 mod mac;
 mod mask;
@@ -14,6 +15,7 @@ mod span;
 mod version;
 
 pub use effects::{Disruption, Effects, Resource};
+pub use escape::{one_line, without_escapes};
 pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RunResult, Shown};
 pub use mac::derived_mac;
 pub use mask::{MASK, MIN_SECRET, MaskedStream, Masker};

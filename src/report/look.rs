@@ -29,6 +29,9 @@ pub struct Look {
     pub width: usize,
 }
 
+/// What `Look::paint` writes around a text, and nothing else does.
+pub(super) const PAINT: [&str; 7] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[35m"];
+
 /// What a coloured piece of text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {

@@ -46,7 +46,7 @@ pub use output::Output;
 pub use plain::PlainReporter;
 pub use plan::PlanReporter;
 pub use progress::ProgressReporter;
-pub use text::sanitize;
+pub use text::{sanitize, sanitize_json, sanitize_painted};
 
 use crate::model::{Event, EventKind};
 

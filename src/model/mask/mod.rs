@@ -4,9 +4,10 @@
 //! records text asks for it masked: the `Emitter` for events, `cli` for problems and the log, and
 //! whatever writes a journal. Values in memory stay as they are, since tasks need them.
 //!
-//! A secret is found in any of its `forms` (base64, escaped, ...), also inside longer text and across
-//! line ends, as `base64` and `fold` put them. What a hash or a cipher made of it is not found, nor
-//! need it be.
+//! A secret is found in any of its `forms` (base64, escaped, ...), also inside longer text, across line
+//! ends, as `base64` and `fold` put them, and with colour codes in it, as `grep --color` puts them: those
+//! are taken out before text is shown, and the secret would be whole again. What a hash or a cipher made
+//! of it is not found, nor need it be.
 
 mod forms;
 mod stream;
@@ -24,7 +25,7 @@ use zeroize::Zeroize;
 
 pub use stream::MaskedStream;
 
-use super::{Diff, Value};
+use super::{Diff, Value, escape::escape_length};
 
 /// What stands where a secret was.
 pub const MASK: &str = "<secret>";
@@ -206,7 +207,7 @@ impl Search {
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(automaton) = &self.automaton else { return std::iter::once(0..text.len()).collect() };
         let mut found: Vec<_> = automaton.find_overlapping_iter(text).map(|hit| hit.range()).collect();
-        if text.contains(&b'\n') {
+        if (0..text.len()).any(|at| dropped_at(&text[at..]) > 0) {
             let squeezed = Squeezed::new(text);
             let hits = automaton.find_overlapping_iter(&squeezed.text).map(|hit| hit.range());
             found.extend(hits.map(|hit| squeezed.place(hit.start)..squeezed.place(hit.end - 1) + 1));
@@ -216,8 +217,8 @@ impl Search {
 
     /// Where the rest of the text begins that could be the start of a secret still to come.
     fn open_end(&self, text: &[u8]) -> usize {
-        // Line ends come on top of the secret's own length.
-        let from = text.len().saturating_sub(2 * self.longest);
+        // Line ends and colour codes come on top of the secret's own length.
+        let from = text.len().saturating_sub(2 * self.longest + ROOM_FOR_CODES);
         let whole = (from..text.len()).find(|&at| self.patterns.starts_with(&text[at..]));
         let squeezed = Squeezed::new(&text[from..]);
         let wrapped = (0..squeezed.text.len()).find(|&at| self.patterns.starts_with(&squeezed.text[at..]));
@@ -226,18 +227,26 @@ impl Search {
     }
 }
 
-/// A text without its line ends.
+/// A text without its line ends, control characters and escape sequences.
 struct Squeezed {
     text: Vec<u8>,
-    /// Where the line ends were.
+    /// Where they were.
     removed: Vec<usize>,
 }
 
 impl Squeezed {
     fn new(text: &[u8]) -> Self {
-        let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-        let removed = text.iter().enumerate().filter(|(_, byte)| is_end(byte)).map(|(at, _)| at).collect();
-        Self { text: text.iter().copied().filter(|byte| !is_end(byte)).collect(), removed }
+        let (mut kept, mut removed) = (Vec::with_capacity(text.len()), Vec::new());
+        let mut at = 0;
+        while at < text.len() {
+            let dropped = dropped_at(&text[at..]);
+            removed.extend(at..at + dropped);
+            if dropped == 0 {
+                kept.push(text[at]);
+            }
+            at += dropped.max(1);
+        }
+        Self { text: kept, removed }
     }
 
     /// Where a byte stood before.
@@ -248,6 +257,17 @@ impl Squeezed {
             if self.removed[middle] - middle <= at { low = middle + 1 } else { high = middle }
         }
         at + low
+    }
+}
+
+/// A few colour codes inside of one secret.
+const ROOM_FOR_CODES: usize = 64;
+
+/// How many bytes at the start of this are nothing that is shown: a control character, or a whole escape sequence.
+fn dropped_at(text: &[u8]) -> usize {
+    match (escape_length(text), text.first()) {
+        (0, Some(byte)) if byte.is_ascii_control() && *byte != b'\t' => 1,
+        (length, _) => length,
     }
 }
 

@@ -48,6 +48,21 @@ fn a_secret_that_is_wrapped_is_found() {
     assert_eq!(masker.mask("a correct hor\nse battery sta\nple b"), "a <secret> b");
 }
 
+/// As `grep --color` shows it: without its colours it would be whole again.
+#[test]
+fn a_secret_with_colour_codes_in_it_is_found() {
+    let masker = masker(&["hunter2"]);
+    for text in
+        ["a hun\x1b[01;31m\x1b[Kter2\x1b[m b", "a hun\u{9b}1mter2 b", "a hu\x07nter2 b", "a hun\x1b]0;x\x07ter2 b"]
+    {
+        let masked = masker.mask(text).into_owned();
+        assert!(masked.starts_with("a <secret>") && !masked.contains("ter2"), "{text:?}: {masked:?}");
+    }
+    let mut stream = masker.stream();
+    let shown: String = ["a hun", "\x1b[3", "1mter2", " b"].iter().map(|piece| stream.push(piece.as_bytes())).collect();
+    assert_eq!(shown + &stream.finish(), "a <secret> b");
+}
+
 #[test]
 fn overlapping_secrets_leave_nothing_behind() {
     assert_eq!(masker(&["abcdef", "defghi"]).mask("xabcdefghiy"), "x<secret>y");

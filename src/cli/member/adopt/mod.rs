@@ -295,7 +295,8 @@ impl Adopting<'_> {
             Err(Trouble::Silent(error)) => return Err(error),
         };
         self.same_authority(listed, &looked, entry)?;
-        let ip = looked.ip.clone().filter(|_| !host.is_empty()).unwrap_or_else(|| place.host.clone());
+        let ip =
+            looked.ip.clone().filter(|ip| !host.is_empty() && is_address(ip)).unwrap_or_else(|| place.host.clone());
         let port = looked.told.client_port();
         // Through its own host, as everything else will ask it.
         let seen = match MemberClient::new(&listed.name, &ip, port, &entry.credential, tunnel(way.session(id))) {

@@ -24,11 +24,11 @@ use crate::{
     etcd::{ClusterRecord, Phase},
     inventory,
     membership::{Adoption, Url},
-    model::{Value, Version},
+    model::{Value, Version, one_line},
     modules::FoundEtcd,
     pki::{Certificate, Store},
     report::sanitize,
-    source::disk,
+    source::disk::{self, sum as sha256},
 };
 
 /// What came of it.
@@ -72,7 +72,8 @@ impl Adopted {
         for Visited { newcomer, .. } in members {
             let what = match &newcomer.server {
                 Ok(server) => {
-                    format!("{}, {} as {}", server.program, server.unit.as_deref().unwrap_or("no unit"), server.user)
+                    let unit = server.unit.as_deref().unwrap_or("no unit");
+                    one_line(&format!("{}, {unit} as {}", server.program, server.user))
                 }
                 Err(_) => "not visited".to_owned(),
             };
@@ -117,12 +118,11 @@ impl Adopting<'_> {
             authority: authority_file.clone(),
             authority_key: self.args.ca_key.as_ref().map(|key| absolute(key)),
             release: release_file.clone(),
-            sha256: looked.found.sha256.clone(),
+            sha256: self.bring(first, &looked.found, &folder.join(&release_file))?,
             remarks: self.remarks(&entry, &members),
         };
         let composed = adoption.compose()?;
         self.put(&folder.join(&authority_file), entry.authority.as_bytes())?;
-        self.bring(first, &looked.found, &folder.join(&release_file))?;
         self.check(&composed.text)?;
         let cluster_id = format!("{:x}", entry.view.cluster_id);
         self.keep(&looked, &entry, &members, &cluster_id)?;
@@ -194,8 +194,9 @@ impl Adopting<'_> {
         Ok(fs::write(path, bytes)?)
     }
 
-    /// The server that runs, for the members that are still to come.
-    fn bring(&self, first: &Stop, found: &FoundEtcd, path: &Path) -> Result<(), CliError> {
+    /// The server that runs, for the members that are still to come. Gives the sum of what came, which has to be the one that the
+    /// host says.
+    fn bring(&self, first: &Stop, found: &FoundEtcd, path: &Path) -> Result<String, CliError> {
         let way = self.way(&[first])?;
         let id = find(&way, first)?;
         let program = format!("/proc/{}/exe", found.pid);
@@ -210,8 +211,10 @@ impl Adopting<'_> {
                 Err(error) => Err(CliError::Unreachable(format!("{}: {error}", first.host))),
             }
         })?;
+        let sum = brought_sum(&first.host, &bytes, &found.sha256)?;
         self.put(path, &bytes)?;
-        Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        Ok(sum)
     }
 
     /// What is written must be what the other commands understand.
@@ -240,6 +243,40 @@ impl Adopting<'_> {
     }
 }
 
+/// The sum of what was brought, if it is the one that the host has calculated itself.
+fn brought_sum(host: &str, bytes: &[u8], told: &str) -> Result<String, CliError> {
+    let sum = sha256(bytes);
+    match sum == told {
+        true => Ok(sum),
+        false => Err(CliError::Refused {
+            message: format!(
+                "what came from {host} as its etcd has the sum {sum}, and the host says {:?}",
+                one_line(told)
+            ),
+            help: Some(
+                "nothing was written; run the command again, and if it says the same, do not trust that host"
+                    .to_owned(),
+            ),
+        }),
+    }
+}
+
 fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_what_came_and_not_what_the_host_says() {
+        let sum = sha256(b"etcd");
+        assert_eq!(brought_sum("m1", b"etcd", &sum).unwrap(), sum);
+        assert_eq!((sum.len(), sum.bytes().all(|byte| byte.is_ascii_hexdigit())), (64, true));
+        for told in ["", "0", &format!("{sum} }}\ngroups: {{}} #"), &sha256(b"another")] {
+            let refused = brought_sum("m1", b"etcd", told).unwrap_err().to_string();
+            assert!(refused.contains("what came from m1") && !refused.contains('\n'), "{refused}");
+        }
+    }
 }
