@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     model::Masker,
-    report::{ColorChoice, Detail, Look, diagnostics_as_json, render_diagnostics, sanitize},
+    report::{
+        ColorChoice, Detail, Look, diagnostics_as_json, render_diagnostics, sanitize, sanitize_json, sanitize_painted,
+    },
     secret::{Ask, KeyOptions, Keyring},
     source::{
         Diagnostics, Sources,
@@ -94,10 +96,12 @@ impl Invocation {
         }
     }
 
-    /// Prints what the command was asked for, without secrets.
+    /// Prints what the command was asked for: without secrets, and without anything that a terminal obeys but our own colours.
     pub fn print(&self, text: &str) -> Result<(), CliError> {
         let mut out = stdout().lock();
-        out.write_all(self.masker.mask(text).as_bytes())?;
+        let masked = self.masker.mask(text);
+        let shown = if self.json { sanitize_json(&masked) } else { sanitize_painted(&masked, &self.stdout) };
+        out.write_all(shown.as_bytes())?;
         Ok(out.flush()?)
     }
 

@@ -2,6 +2,8 @@
 
 use crate::{
     etcd::observe::{Listed, Observation, View},
+    inventory::is_name,
+    model::one_line,
     modules::MadeGuest,
 };
 
@@ -84,6 +86,14 @@ fn not_listed(member: &Known<'_>) -> String {
 /// A guest that was made for the cluster, and is no member of it there; `place` is where a member of its name is.
 pub(super) fn orphan(guest: &MadeGuest, hypervisor: &str, place: Option<&str>) -> String {
     let MadeGuest { name, cluster, state } = guest;
+    let (cluster, state) = (one_line(cluster), one_line(state));
+    // It comes from the hypervisor, and would be part of a command that people copy.
+    if !is_name(name) {
+        return format!(
+            "{hypervisor} has a guest {:?} ({state}) that nobody needs, and no member has such a name; `etcdrun ssh {hypervisor} -- virsh list --all` shows it",
+            one_line(name)
+        );
+    }
     let why = match place {
         Some(place) => format!("since {name} is on {place} now"),
         None => format!("and {cluster} has no such member"),
@@ -155,6 +165,14 @@ mod tests {
         );
         let off = orphan(&guest("shut off"), "hv1", None);
         assert!(off.contains("and prod has no such member; `etcdrun ssh hv1 -- virsh undefine --nvram b`"), "{off}");
+    }
+
+    #[test]
+    fn a_name_that_is_a_command_is_in_no_command() {
+        let guest = MadeGuest { name: "b; reboot\n".into(), cluster: "prod".into(), state: "\x1b[2Jrunning".into() };
+        let told = orphan(&guest, "hv1", None);
+        assert!(told.contains("guest \"b; reboot\" (running)") && told.contains("virsh list --all"), "{told}");
+        assert!(!told.contains("virsh destroy") && !told.contains("undefine"), "{told}");
     }
 
     #[test]

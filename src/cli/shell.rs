@@ -15,9 +15,14 @@ use tokio::{
 use super::{CliError, Exit, Invocation, args::ConnectionArgs, verb::KnownArgs, visit::Visitor};
 use crate::{
     inventory::{Host, HostKind},
+    model::MaskedStream,
     remote,
+    report::sanitize,
     ssh::{Connection, Exec, ExecEvent, Size, SshError},
 };
+
+/// A longer line is not waited for.
+const LONG_LINE: usize = 64 * 1024;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  etcdrun ssh etcd-1\n  etcdrun ssh hv1 -- virsh list")]
@@ -116,9 +121,63 @@ pub fn logs(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let command = format!("{AS_ROOT_SILENTLY}journalctl --no-pager --unit {unit} --lines {}{follow}", args.lines);
     let code = visitor.runtime.block_on(async {
         let connection = connect(&visitor, &member).await?;
-        relay(connection.exec(&command).await.map_err(failed)?, None).await
+        show(connection.exec(&command).await.map_err(failed)?, invocation).await
     });
     ended(visitor, code)
+}
+
+/// Shows what a command says, as all that is shown: without secrets, and on a terminal nothing that it would obey.
+async fn show(exec: Exec, invocation: &Invocation) -> Result<u32, CliError> {
+    let (_writer, mut reader) = exec.split();
+    let mut out = Lines::new(invocation, io::stdout().is_terminal());
+    let mut err = Lines::new(invocation, io::stderr().is_terminal());
+    loop {
+        let code = match reader.next().await.map_err(failed)? {
+            Some(ExecEvent::Stdout(bytes)) => {
+                say(&mut io::stdout().lock(), out.push(&bytes).as_bytes())?;
+                continue;
+            }
+            Some(ExecEvent::Stderr(bytes)) => {
+                say(&mut io::stderr().lock(), err.push(&bytes).as_bytes())?;
+                continue;
+            }
+            Some(ExecEvent::Exit(status)) => status.code,
+            Some(ExecEvent::Signal(_)) | None => 255,
+        };
+        say(&mut io::stdout().lock(), out.finish().as_bytes())?;
+        say(&mut io::stderr().lock(), err.finish().as_bytes())?;
+        return Ok(code);
+    }
+}
+
+/// Text that comes in pieces, and is shown by whole lines: an escape sequence may be cut in two.
+struct Lines {
+    masked: MaskedStream,
+    held: String,
+    is_terminal: bool,
+}
+
+impl Lines {
+    fn new(invocation: &Invocation, is_terminal: bool) -> Self {
+        Self { masked: invocation.masker.stream(), held: String::new(), is_terminal }
+    }
+
+    fn push(&mut self, piece: &[u8]) -> String {
+        self.held += &self.masked.push(piece);
+        // One that never ends is shown in parts.
+        let end = self.held.rfind('\n').map(|end| end + 1).or((self.held.len() > LONG_LINE).then_some(self.held.len()));
+        let shown: String = self.held.drain(..end.unwrap_or(0)).collect();
+        self.safe(shown)
+    }
+
+    fn finish(&mut self) -> String {
+        let rest = std::mem::take(&mut self.held) + &self.masked.finish();
+        self.safe(rest)
+    }
+
+    fn safe(&self, text: String) -> String {
+        if self.is_terminal { sanitize(&text).into_owned() } else { text }
+    }
 }
 
 /// A shell or a command there: at a terminal, if there is one here.
@@ -128,12 +187,12 @@ fn at(visitor: Visitor, host: &Host, command: Option<&str>) -> Result<Exit, CliE
         let connection = connect(&visitor, host).await?;
         if !is_terminal {
             let command = command.unwrap_or("exec ${SHELL:-/bin/sh}");
-            return relay(connection.exec(command).await.map_err(failed)?, Some(())).await;
+            return relay(connection.exec(command).await.map_err(failed)?).await;
         }
         let kind = std::env::var("TERM").unwrap_or_else(|_| "xterm".into());
         let exec = connection.terminal(command, &kind, size()).await.map_err(failed)?;
         let _raw = Raw::begin()?;
-        relay(exec, Some(())).await
+        relay(exec).await
     });
     ended(visitor, code)
 }
@@ -166,9 +225,9 @@ fn ended(visitor: Visitor, code: Result<u32, CliError>) -> Result<Exit, CliError
 }
 
 /// Passes on what is typed and what is said, until the command ends.
-async fn relay(exec: Exec, input: Option<()>) -> Result<u32, CliError> {
+async fn relay(exec: Exec) -> Result<u32, CliError> {
     let (mut writer, mut reader) = exec.split();
-    let mut typed = input.map(|()| keyboard());
+    let mut typed = Some(keyboard());
     let mut resized = signal(SignalKind::window_change())?;
     loop {
         let pressed = async {
@@ -233,5 +292,26 @@ impl Drop for Raw {
     fn drop(&mut self) {
         // There is nothing left to try if the terminal is gone.
         let _ = tcsetattr(io::stdin().as_fd(), OptionalActions::Now, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Masker;
+
+    fn shown(is_terminal: bool, pieces: &[&str]) -> String {
+        let masker = Masker::default();
+        masker.add("hunter2");
+        let mut lines = Lines { masked: masker.stream(), held: String::new(), is_terminal };
+        let shown: String = pieces.iter().map(|piece| lines.push(piece.as_bytes())).collect();
+        shown + &lines.finish()
+    }
+
+    #[test]
+    fn logs_are_shown_without_secrets_and_do_not_touch_the_terminal() {
+        let pieces = ["a hun", "ter2 \x1b", "]0;title\x07b\x1b[", "2Jc\nthe rest\x1b[31m"];
+        assert_eq!(shown(true, &pieces), "a <secret> bc\nthe rest");
+        assert_eq!(shown(false, &pieces), "a <secret> \x1b]0;title\x07b\x1b[2Jc\nthe rest\x1b[31m");
     }
 }

@@ -32,7 +32,7 @@ use crate::{
         Cluster, Host, HostId, Inventory,
         sections::{AuthMethod, AuthSection, EtcdSection, TlsSection},
     },
-    model::ByteSize,
+    model::{ByteSize, one_line},
     modules::{GuestStates, guest_states, tunnel},
     pki::{Authority, Certificate, Keeping, PkiError, Renewal, Store},
     report::{Look, MultiProgress, Tone, sanitize},
@@ -466,7 +466,7 @@ impl ClusterReport {
         let leader = self.leader.as_ref().map_or_else(|| "nobody leads".into(), |name| format!("{name} leads"));
         let all = self.members.len();
         let mut text = format!("{}: {}, {healthy} of {all} members, {leader}\n", self.name, look.paint(tone, word));
-        let cells: Vec<[String; 10]> = self.members.iter().map(Row::cells).collect();
+        let cells: Vec<[String; 10]> = self.members.iter().map(|row| row.cells().map(|cell| one_line(&cell))).collect();
         let widths: Vec<usize> = (0..HEAD.len())
             .map(|column| cells.iter().map(|row| row[column].len()).chain([HEAD[column].len()]).max().unwrap_or(0))
             .collect();
@@ -482,7 +482,7 @@ impl ClusterReport {
         for (row, cells) in self.members.iter().zip(&cells) {
             line(cells, if row.health == Health::Healthy { Tone::Good } else { Tone::Bad });
         }
-        self.problems.iter().for_each(|problem| text += &format!("  ! {problem}\n"));
+        self.problems.iter().for_each(|problem| text += &format!("  ! {}\n", one_line(problem)));
         text
     }
 }

@@ -11,6 +11,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use zeroize::Zeroizing;
 
 use super::CliError;
+use crate::report::sanitize;
 
 const INTERRUPT: u8 = 3;
 const END_OF_FILE: u8 = 4;
@@ -23,7 +24,7 @@ pub(super) fn ask_secret(question: &str) -> io::Result<Option<Zeroizing<String>>
     let answer = {
         // Before the question: an answer that comes at once must neither show nor be lost.
         let _silence = Silence::begin(terminal.try_clone()?)?;
-        terminal.write_all(question.as_bytes())?;
+        terminal.write_all(sanitize(question).as_bytes())?;
         read_line(&mut terminal)
     };
     terminal.write_all(b"\n")?;
@@ -45,7 +46,7 @@ pub(super) fn ask(question: &str, instead: &str) -> Result<String, CliError> {
             return Err(CliError::usage_with_help(message, Some(instead.to_owned())));
         }
     };
-    terminal.write_all(question.as_bytes())?;
+    terminal.write_all(sanitize(question).as_bytes())?;
     let mut answer = String::new();
     BufReader::new(terminal).read_line(&mut answer)?;
     Ok(answer.trim().to_owned())

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     execute::{HostLocks, Unlocking},
     inventory::HostId,
+    model::one_line,
     report::MultiProgress,
     state::{RunState, StateError},
 };
@@ -139,7 +140,8 @@ fn refuse_alive(found: &[HostLocks], id: &str) -> Result<(), CliError> {
             Some(false) => {}
             Some(true) => return Err(is_going_on(id)),
             None => {
-                let (user, host, pid) = (&owner.user, &owner.host, owner.pid);
+                // Any account of that host may have written this.
+                let (user, host, pid) = (one_line(&owner.user), one_line(&owner.host), owner.pid);
                 let message = format!(
                     "run {id} was started by {user} on {host} (process {pid}), and nobody here can tell whether it still runs"
                 );

