@@ -59,9 +59,10 @@ say 'How it is'
 "$etcdrun" status -i "$folder/inventory.yaml" --connect-timeout 60
 
 say 'What a client sees'
-pki=$folder/.etcdrun/pki/demo
+"$etcdrun" certs export root --cluster demo --to "$folder/creds" -i "$folder/inventory.yaml"
+pki=$folder/creds
 endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:2379
-"$($lab tools)/etcdctl" --endpoints "$endpoints" --cacert "$pki/ca.crt" --cert "$pki/clients/root.crt" --key "$pki/clients/root.key" \
+"$($lab tools)/etcdctl" --endpoints "$endpoints" --cacert "$pki/ca.crt" --cert "$pki/root.crt" --key "$pki/root.key" \
     --dial-timeout 60s --command-timeout 60s endpoint status --write-out=table
 
 cat <<END

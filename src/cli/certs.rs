@@ -110,7 +110,10 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
             let paths = issue(&inventory, &input, &name, &store, user, *force)?;
             invocation.print(&paths)?;
         }
-        Verb::Export { user, to } => invocation.print(&export(&store, user, to)?)?,
+        Verb::Export { user, to } => {
+            let keeping = Keeping { store: &store, opener: input.sources.opener() };
+            invocation.print(&export(&keeping, user, to)?)?;
+        }
     }
     Ok(Exit::Success)
 }
@@ -186,7 +189,7 @@ impl Holders {
             }
         }
         for user in store.users().map_err(failed)?.into_iter().filter(|user| user != STRANGER) {
-            if let Some((pem, _)) = store.client(&user).map_err(failed)? {
+            if let Some(pem) = store.client_certificate(&user).map_err(failed)? {
                 let Certificate { serial, not_after, .. } = Certificate::parse(&pem).map_err(failed)?;
                 rows.push(self.row("user", &user, serial, not_after));
             }
@@ -261,11 +264,11 @@ fn issue(
     };
     let renewal = if force { Renewal::Always } else { Renewal::IfNeeded };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let issued = runtime.block_on(authority.client(user, &tls, store, renewal)).map_err(failed)?;
+    let issued = runtime.block_on(authority.client(user, &tls, &keeping, renewal)).map_err(failed)?;
     let (certificate, key) = store.client_paths(user);
     let until = Certificate::parse(&issued.certificate).map_err(failed)?.not_after;
     Ok(format!(
-        "{} until {until}\n  {}\n  {}\n  {}\n",
+        "{} until {until}\n  {}\n  {}\n  {}, encrypted; `etcdrun certs export {user} --cluster {cluster}` writes it for other tools\n",
         if issued.is_new { "issued" } else { "good" },
         store.certificate_path().display(),
         certificate.display(),
@@ -273,13 +276,13 @@ fn issue(
     ))
 }
 
-fn export(store: &Store, user: &str, folder: &Path) -> Result<String, CliError> {
+fn export(keeping: &Keeping<'_>, user: &str, folder: &Path) -> Result<String, CliError> {
     let nothing = || {
         let help = Some(format!("`etcdrun certs issue {user}` makes one"));
         CliError::usage_with_help(format!("there is no certificate of `{user}` here"), help)
     };
-    let (certificate, key) = store.client(user).map_err(failed)?.ok_or_else(nothing)?;
-    let authority = store.trusted().map_err(failed)?.ok_or_else(nothing)?;
+    let (certificate, key) = keeping.client(user).map_err(failed)?.ok_or_else(nothing)?;
+    let authority = keeping.store.trusted().map_err(failed)?.ok_or_else(nothing)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let folder = fs::canonicalize(folder)?;
     let mut text = String::new();

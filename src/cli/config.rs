@@ -3,7 +3,8 @@
 //! The nearest `etcdrun.toml` from the current folder upwards is read, or else the one in the user's
 //! configuration folder; never both. A variable wins over the file, a flag over both. Each key is
 //! also a variable: `connect_timeout` is ETCDRUN_CONNECT_TIMEOUT. A wrong or unknown key is an error
-//! with its place; an unknown variable is a warning, because other programs may set it.
+//! with its place; an unknown variable is a warning, because other programs may set it. A file that
+//! somebody else has written, or could have, is refused, unless ETCDRUN_CONFIG names it.
 
 use std::{
     env,
@@ -19,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::{
     model::{Seconds, Span},
     report::ColorChoice,
-    source::{Diagnostic, Diagnostics, Sources, did_you_mean},
+    source::{Diagnostic, Diagnostics, Sources, did_you_mean, distrust},
 };
 
 const FILE_NAME: &str = "etcdrun.toml";
@@ -92,8 +93,13 @@ impl Settings {
     /// Reads the file, then the variables.
     pub(super) fn load(sources: &mut Sources, diagnostics: &mut Diagnostics) -> Self {
         let mut settings = Self::default();
-        if let Some(path) = find_file() {
-            settings.read_file(&path, sources, diagnostics);
+        match find_file() {
+            Some(Found::Named(path)) => settings.read_file(&path, sources, diagnostics),
+            Some(Found::Nearby(path)) => match distrust(&path) {
+                None => settings.read_file(&path, sources, diagnostics),
+                Some(why) => diagnostics.push(not_ours(&path, &why)),
+            },
+            None => {}
         }
         settings.read_variables(env::vars_os(), diagnostics);
         settings
@@ -266,13 +272,30 @@ fn expand(text: &str, folder: &Path) -> PathBuf {
     }
 }
 
-fn find_file() -> Option<PathBuf> {
+/// Where the file is.
+enum Found {
+    /// A person has named it.
+    Named(PathBuf),
+    /// It lies where it is looked for, whoever has put it there.
+    Nearby(PathBuf),
+}
+
+fn find_file() -> Option<Found> {
     if let Some(path) = env::var_os("ETCDRUN_CONFIG").filter(|path| !path.is_empty()) {
-        return Some(path.into());
+        return Some(Found::Named(path.into()));
     }
     let here = env::current_dir().ok()?;
     let upwards = here.ancestors().map(|folder| folder.join(FILE_NAME)).find(|path| path.exists());
-    upwards.or_else(|| user_file().filter(|path| path.exists()))
+    upwards.or_else(|| user_file().filter(|path| path.exists())).map(Found::Nearby)
+}
+
+/// It names programs that run as us, and keys that are used.
+fn not_ours(path: &Path, why: &str) -> Diagnostic {
+    let path = path.display();
+    let help = format!(
+        "to use it, make it yours (`chown`, `chmod go-w`), or name it: `export ETCDRUN_CONFIG={path}`; to do without it: `export ETCDRUN_CONFIG=/dev/null`"
+    );
+    Diagnostic::error(None, format!("cannot use {path}: {why}")).help(help)
 }
 
 fn user_file() -> Option<PathBuf> {

@@ -36,6 +36,7 @@ pub fn run(args: &ResumeArgs, invocation: &Invocation) -> Result<Exit, CliError>
         Some(id) => state.find(id)?,
         None => state.last_unfinished()?,
     };
+    run.must_be_ours()?;
     check(&run)?;
     let bundle = run.bundle()?;
     let inputs = bundle.inputs(&state)?;

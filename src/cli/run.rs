@@ -28,7 +28,7 @@ use crate::{
         self, AdhocReporter, JsonReporter, Kept, MultiProgress, Output, PlainReporter, PlanReporter, ProgressReporter,
         Reporter,
     },
-    source::{Diagnostic, Diagnostics, Sources},
+    source::{Diagnostic, Diagnostics, Sources, exposed},
     ssh::{Connector, Options, Prompt},
     state::{Recorder, RunId, StateFolder},
 };
@@ -314,6 +314,9 @@ fn become_password(args: &ConnectionArgs, invocation: &Invocation) -> Result<Opt
 fn read_password(path: &Path) -> Result<Zeroizing<String>, CliError> {
     let text = std::fs::read_to_string(path).map(Zeroizing::new);
     let text = text.map_err(|error| CliError::usage(format!("the password file {}: {error}", path.display())))?;
+    if let Some(why) = exposed(path) {
+        return Err(CliError::usage(format!("the password file {} {why}", path.display())));
+    }
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(Zeroizing::new(line.to_owned())),
         None => Err(CliError::usage(format!("the password file {} has no first line", path.display()))),

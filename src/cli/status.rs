@@ -186,7 +186,7 @@ impl Plan {
         let kept = self.store.trusted()?;
         if self.auth.method() == AuthMethod::Password {
             // Until it is played, another one in the inventory is only a wish.
-            let password = match self.store.password("root")? {
+            let password = match keeping.password("root")? {
                 Some(password) => Some(password),
                 None => self.auth.root_password.clone().map(Into::into),
             };
@@ -194,12 +194,12 @@ impl Plan {
             return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: None });
         }
         let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
-        let there = self.store.client("root")?.filter(|(pem, _)| is_good(pem));
+        let there = keeping.client("root")?.filter(|(pem, _)| is_good(pem));
         if let (Some(authority), Some(identity)) = (kept, there) {
             return Ok(Credential { authority, identity: Some(identity), login: None });
         }
         let authority = Authority::open(&self.tls, &keeping)?.ok_or_else(nobody)?;
-        let root = authority.client("root", &self.tls, &self.store, Renewal::ForNow).await?;
+        let root = authority.client("root", &self.tls, &keeping, Renewal::ForNow).await?;
         Ok(Credential { authority: authority.trusted, identity: Some((root.certificate, root.key)), login: None })
     }
 

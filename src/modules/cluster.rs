@@ -20,7 +20,7 @@ use crate::{
     },
     inventory::sections::{AuthMethod, AuthSection, TlsSection},
     model::{Span, Value},
-    pki::{Authority, Client, Renewal, STRANGER, Store},
+    pki::{Authority, Client, Keeping, Renewal, STRANGER, Store},
     remote::{Payload, Session},
     source::{Key, Kind, Map, Node},
 };
@@ -284,7 +284,9 @@ impl Cluster {
 
     async fn client(&self, context: &ActionContext, authority: &Authority, user: &str) -> Result<Client, ActionError> {
         let renewal = if context.check_mode() { Renewal::ForNow } else { Renewal::IfNeeded };
-        let client = authority.client(user, &self.tls, &self.store(context), renewal).await.map_err(failed)?;
+        let store = self.store(context);
+        let keeping = Keeping { store: &store, opener: context.opener.as_ref() };
+        let client = authority.client(user, &self.tls, &keeping, renewal).await.map_err(failed)?;
         context.masker.add(&client.key);
         Ok(client)
     }
@@ -293,8 +295,9 @@ impl Cluster {
     /// made up, where there is none yet.
     pub async fn root_password(&self, context: &ActionContext) -> Result<Zeroizing<String>, ActionError> {
         let store = self.store(context);
-        let kept = store.password("root").map_err(failed)?;
-        let next = store.password(NEXT_ROOT).map_err(failed)?;
+        let keeping = Keeping { store: &store, opener: context.opener.as_ref() };
+        let kept = keeping.password("root").map_err(failed)?;
+        let next = keeping.password(NEXT_ROOT).map_err(failed)?;
         let given = self.auth.root_password.clone().map(Zeroizing::new);
         for password in [&kept, &next, &given].into_iter().flatten() {
             context.masker.add(password);
@@ -304,6 +307,11 @@ impl Cluster {
             self.keep_root_password(context, &password)?;
             return Ok(password);
         };
+        if !context.check_mode()
+            && let Err(error) = keeping.seal_plain(&self.tls.ca, "root")
+        {
+            tracing::warn!(%error, "root's password stays as it is, without encryption");
+        }
         for newer in [next, given].into_iter().flatten().filter(|newer| *newer != kept) {
             if self.lets_root_in(context, &newer).await? {
                 self.keep_root_password(context, &newer)?;
@@ -318,7 +326,8 @@ impl Cluster {
         let password = made_up();
         context.masker.add(&password);
         if !context.check_mode() {
-            self.store(context).keep_password(NEXT_ROOT, &password).map_err(failed)?;
+            let keeping = Keeping { store: &self.store(context), opener: context.opener.as_ref() };
+            keeping.keep_password(&self.tls.ca, NEXT_ROOT, &password).map_err(failed)?;
         }
         Ok(password)
     }
@@ -330,7 +339,8 @@ impl Cluster {
             return Ok(());
         }
         let store = self.store(context);
-        store.keep_password("root", password).map_err(failed)?;
+        let keeping = Keeping { store: &store, opener: context.opener.as_ref() };
+        keeping.keep_password(&self.tls.ca, "root", password).map_err(failed)?;
         store.forget_password(NEXT_ROOT).map_err(failed)
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     inventory::sections::{CaSection, NextCa, TlsSection},
     secret::{Form, Recipients, find_recipients_file, seal},
-    source::{Opener, is_sealed},
+    source::{Opener, exposed, is_sealed},
 };
 
 const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
@@ -118,13 +118,18 @@ impl Authority {
             return Err(PkiError::new("the authority has a certificate, but no key")
                 .help("give its `key`, or a `sign_command`"));
         };
-        let key = open_key(&read(Path::new(key_path))?, Path::new(key_path), opener)?;
-        Self::with_key(pem, &key).map_err(|error| at(key_path, error))
+        Self::with_key_file(pem, Path::new(key_path), opener)
     }
 
     /// One whose certificate is at hand, and whose key is in a file.
     pub fn with_key_file(pem: String, path: &Path, opener: Option<&Arc<dyn Opener>>) -> Result<Self, PkiError> {
-        let key = open_key(&read(path)?, path, opener)?;
+        let bytes = read(path)?;
+        if let Some(why) = exposed(path).filter(|_| !is_sealed(&bytes)) {
+            let help =
+                "whoever has the key of a CA can be anybody to its cluster; `etcdrun secret encrypt` encrypts it";
+            return Err(PkiError::new(format!("the key {} is not encrypted, and {why}", path.display())).help(help));
+        }
+        let key = open_key(&bytes, path, opener)?;
         Self::with_key(pem, &key).map_err(|error| at(&path.display().to_string(), error))
     }
 
@@ -209,30 +214,39 @@ impl Authority {
         &self,
         user: &str,
         tls: &TlsSection,
-        store: &Store,
+        keeping: &Keeping<'_>,
         renewal: Renewal,
     ) -> Result<Client, PkiError> {
         check_user(user)?;
         let request = Request::new(user, Usage::Client, tls);
         if renewal != Renewal::Always
-            && self.client_wish(user, tls, store)? == Wish::Nothing
-            && let Some((certificate, key)) = store.client(user)?
+            && let Some((certificate, key)) = keeping.client(user)?
+            && self.wish_for(user, tls, &certificate, &key) == Wish::Nothing
         {
+            if renewal == Renewal::IfNeeded
+                && let Err(error) = keeping.seal_plain(&tls.ca, user)
+            {
+                tracing::warn!(user, %error, "the key stays as it is, without encryption");
+            }
             return Ok(Client { certificate, key, is_new: false });
         }
-        let leaf = self.issue(&request, LeafKey::generate(request.algorithm)?, store).await?;
+        let leaf = self.issue(&request, LeafKey::generate(request.algorithm)?, keeping.store).await?;
         let key = leaf.key.unwrap_or_default();
         if renewal != Renewal::ForNow {
-            store.keep_client(user, &leaf.certificate, &key)?;
+            keeping.keep_client(&tls.ca, user, &leaf.certificate, &key)?;
         }
         Ok(Client { certificate: leaf.certificate, key, is_new: true })
     }
 
     /// What it takes for a user's certificate in the state folder to be a good one.
-    pub fn client_wish(&self, user: &str, tls: &TlsSection, store: &Store) -> Result<Wish, PkiError> {
-        let there = store.client(user)?;
-        let certificate = there.as_ref().and_then(|(pem, key)| fitting(pem, key));
-        Ok(Request::new(user, Usage::Client, tls).wish(certificate.as_ref(), &self.certificate, Timestamp::now()))
+    pub fn client_wish(&self, user: &str, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Wish, PkiError> {
+        let (certificate, key) = keeping.client(user)?.unwrap_or_default();
+        Ok(self.wish_for(user, tls, &certificate, &key))
+    }
+
+    fn wish_for(&self, user: &str, tls: &TlsSection, certificate: &str, key: &str) -> Wish {
+        let certificate = fitting(certificate, key);
+        Request::new(user, Usage::Client, tls).wish(certificate.as_ref(), &self.certificate, Timestamp::now())
     }
 
     async fn signed_by_command(&self, command: &[String], request: &str) -> Result<String, PkiError> {
@@ -352,8 +366,8 @@ fn check_user(user: &str) -> Result<(), PkiError> {
     }
 }
 
-/// To whom the key of a new authority is encrypted: those that are named, those of the folder, or the operator.
-fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiError> {
+/// To whom the key of a new authority, and what users have here, is encrypted: those that are named, those of the folder, or the operator.
+pub(super) fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiError> {
     if !ca.recipients.is_empty() {
         return Recipients::parse(ca.recipients.iter().map(String::as_str)).map_err(PkiError::new);
     }
@@ -364,7 +378,7 @@ fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipients, PkiEr
     let own = keeping.opener.map(|opener| opener.own_recipient()).transpose();
     let own = own.map_err(|error| PkiError { message: error.message, help: error.help })?.flatten();
     let Some(own) = own else {
-        return Err(PkiError::new("nobody is named to whom the key of the authority could be encrypted").help(
+        return Err(PkiError::new("nobody is named to whom keys could be encrypted").help(
             "name `tls.ca.recipients`, put a file .age-recipients beside the inventory, or make an identity for yourself: `age-keygen -o ~/.config/etcdrun/identity`",
         ));
     };

@@ -8,7 +8,8 @@
 //!   next.key.age    the key of the one that takes its place, encrypted
 //!   issued/NAME     what was issued to a member: sums and serials, nothing secret
 //!   requests/NAME   the request of a member, for a `sign_command` to sign, now or later
-//!   clients/USER.crt, clients/USER.key
+//!   clients/USER.crt
+//!   clients/USER.key, clients/USER.password   encrypted, for the same people as the authority's key
 //! ```
 //!
 //! In: the `tls` section of a cluster, and what is to be certified. Out: certificates. Runs nothing but a
@@ -17,6 +18,7 @@
 mod authority;
 mod brought;
 mod certificate;
+mod credentials;
 mod error;
 mod leaf;
 mod rotation;

@@ -1,9 +1,7 @@
 //! Where a cluster's certificates are kept on the operator's disk.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::DirBuilderExt,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,11 +9,14 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{PkiError, Rotation};
-use crate::state::{StateError, write_private};
+use crate::state::{StateError, make_folder, write_private};
 
 /// The folder of one cluster.
 #[derive(Clone, Debug)]
-pub struct Store(PathBuf);
+pub struct Store {
+    state: PathBuf,
+    folder: PathBuf,
+}
 
 /// What was issued to somebody; nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,29 +32,29 @@ pub struct Issued {
 
 impl Store {
     pub fn new(state: &Path, cluster: &str) -> Self {
-        Self(state.join("pki").join(cluster))
+        Self { state: state.to_owned(), folder: state.join("pki").join(cluster) }
     }
 
     pub fn folder(&self) -> &Path {
-        &self.0
+        &self.folder
     }
 
     pub fn certificate_path(&self) -> PathBuf {
-        self.0.join("ca.crt")
+        self.folder.join("ca.crt")
     }
 
     pub fn key_path(&self) -> PathBuf {
-        self.0.join("ca.key.age")
+        self.folder.join("ca.key.age")
     }
 
-    /// The files of a user's credential: certificate and key.
+    /// The files of a user's credential: certificate and key, which is encrypted.
     pub fn client_paths(&self, user: &str) -> (PathBuf, PathBuf) {
-        let folder = self.0.join("clients");
+        let folder = self.folder.join("clients");
         (folder.join(format!("{user}.crt")), folder.join(format!("{user}.key")))
     }
 
     pub fn password_path(&self, user: &str) -> PathBuf {
-        self.0.join("clients").join(format!("{user}.password"))
+        self.folder.join("clients").join(format!("{user}.password"))
     }
 
     pub fn authority_certificate(&self) -> Result<Option<String>, PkiError> {
@@ -94,7 +95,7 @@ impl Store {
 
     /// The key of the authority that takes another's place, if it was made here.
     pub(super) fn next_key_path(&self) -> PathBuf {
-        self.0.join("next.key.age")
+        self.folder.join("next.key.age")
     }
 
     pub(super) fn keep_next_key(&self, sealed: &[u8]) -> Result<(), PkiError> {
@@ -102,7 +103,7 @@ impl Store {
     }
 
     fn rotation_path(&self) -> PathBuf {
-        self.0.join("rotation.json")
+        self.folder.join("rotation.json")
     }
 
     /// The key first: a certificate without it would look like an authority that lost its key.
@@ -120,44 +121,32 @@ impl Store {
     }
 
     pub fn issued(&self, name: &str) -> Result<Option<Issued>, PkiError> {
-        let bytes = read(&self.0.join("issued").join(name))?;
+        let bytes = read(&self.folder.join("issued").join(name))?;
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     pub fn keep_issued(&self, name: &str, issued: &Issued) -> Result<(), PkiError> {
         let text = serde_json::to_vec(issued).map_err(|error| PkiError::new(error.to_string()))?;
-        self.write(&self.0.join("issued").join(name), &text)
+        self.write(&self.folder.join("issued").join(name), &text)
     }
 
     pub(super) fn request(&self, name: &str) -> Result<Option<String>, PkiError> {
-        let bytes = read(&self.0.join("requests").join(name))?;
+        let bytes = read(&self.folder.join("requests").join(name))?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     pub(super) fn keep_request(&self, name: &str, pem: &str) -> Result<(), PkiError> {
-        self.write(&self.0.join("requests").join(name), pem.as_bytes())
+        self.write(&self.folder.join("requests").join(name), pem.as_bytes())
     }
 
-    /// A user's certificate and key, if both are there.
-    pub fn client(&self, user: &str) -> Result<Option<(String, Zeroizing<String>)>, PkiError> {
-        let (certificate, key) = self.client_paths(user);
-        let text = |bytes: Zeroizing<Vec<u8>>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(match (read(&certificate)?, read(&key)?) {
-            (Some(certificate), Some(key)) => Some((text(certificate), Zeroizing::new(text(key)))),
-            _ => None,
-        })
-    }
-
-    /// The key first: a certificate whose key is missing is of no use.
-    pub fn keep_client(&self, user: &str, certificate: &str, key: &str) -> Result<(), PkiError> {
-        let (certificate_path, key_path) = self.client_paths(user);
-        self.write(&key_path, key.as_bytes())?;
-        self.write(&certificate_path, certificate.as_bytes())
+    pub fn client_certificate(&self, user: &str) -> Result<Option<String>, PkiError> {
+        let bytes = read(&self.client_paths(user).0)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Users that have a certificate here, sorted.
     pub fn users(&self) -> Result<Vec<String>, PkiError> {
-        let folder = self.0.join("clients");
+        let folder = self.folder.join("clients");
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -169,23 +158,16 @@ impl Store {
         Ok(users)
     }
 
-    pub fn password(&self, user: &str) -> Result<Option<Zeroizing<String>>, PkiError> {
-        let bytes = read(&self.password_path(user))?;
-        Ok(bytes.map(|bytes| Zeroizing::new(String::from_utf8_lossy(&bytes).trim_end().to_owned())))
-    }
-
-    pub fn keep_password(&self, user: &str, password: &str) -> Result<(), PkiError> {
-        self.write(&self.password_path(user), password.as_bytes())
-    }
-
     pub fn forget_password(&self, user: &str) -> Result<(), PkiError> {
         remove(&self.password_path(user))
     }
 
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
-        let folder = path.parent().unwrap_or(&self.0);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| StateError::io(folder, &error))?;
+    pub(super) fn read(&self, path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, PkiError> {
+        read(path)
+    }
+
+    pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
+        make_folder(&self.state, path.parent().unwrap_or(&self.folder))?;
         Ok(write_private(path, bytes)?)
     }
 }

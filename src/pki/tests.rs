@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use zeroize::Zeroizing;
@@ -205,22 +205,47 @@ async fn an_authority_that_is_brought_along_must_fit_its_key() {
     assert!(Authority::open(&brought(one.store.key_path()), &one.keeping()).unwrap().is_some(), "its key is encrypted");
     let key = other.me.open(&std::fs::read(other.store.key_path()).unwrap()).unwrap();
     let wrong = one.folder.path().join("wrong.key");
-    std::fs::write(&wrong, &*key).unwrap();
+    write_key(&wrong, &key);
     let error = Authority::open(&brought(wrong), &one.keeping()).err().unwrap();
     assert!(error.message.contains("not the one that the authority's certificate is for"), "{error}");
+}
+
+/// As a person should keep it.
+fn write_key(path: &std::path::Path, key: &[u8]) {
+    std::fs::write(path, key).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_key_of_an_authority_that_others_can_read_is_refused() {
+    let place = Place::new();
+    let authority = place.authority(&TlsSection::default());
+    let (certificate, key) = (place.folder.path().join("own.crt"), place.folder.path().join("own.key"));
+    std::fs::write(&certificate, &authority.pem).unwrap();
+    write_key(&key, &place.me.open(&std::fs::read(place.store.key_path()).unwrap()).unwrap());
+    let mut tls = TlsSection::default();
+    (tls.ca.certificate, tls.ca.key) = (Some(certificate.display().to_string()), Some(key.display().to_string()));
+    assert!(Authority::open(&tls, &place.keeping()).unwrap().is_some());
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = Authority::open(&tls, &place.keeping()).err().unwrap();
+    assert!(refused.message.contains("not encrypted, and is readable by others (mode 0644)"), "{refused}");
+    // Encrypted it may be read by anybody.
+    std::fs::copy(place.store.key_path(), &key).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(Authority::open(&tls, &place.keeping()).unwrap().is_some());
 }
 
 #[tokio::test]
 async fn users_get_a_certificate_once_and_again_when_it_is_wanted() {
     let (place, plain) = (Place::new(), TlsSection::default());
     let authority = place.authority(&plain);
-    let first = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
-    let second = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    let first = authority.client("writer", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap();
+    let second = authority.client("writer", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap();
     assert!(first.is_new && !second.is_new && first.certificate == second.certificate);
-    assert!(authority.client("writer", &plain, &place.store, Renewal::Always).await.unwrap().is_new);
+    assert!(authority.client("writer", &plain, &place.keeping(), Renewal::Always).await.unwrap().is_new);
     assert_eq!(place.store.users().unwrap(), ["writer"]);
     for bad in ["", "../x", "a/b", "-x"] {
-        assert!(authority.client(bad, &plain, &place.store, Renewal::IfNeeded).await.is_err(), "{bad}");
+        assert!(authority.client(bad, &plain, &place.keeping(), Renewal::IfNeeded).await.is_err(), "{bad}");
     }
 }
 
@@ -253,9 +278,9 @@ async fn an_authority_is_replaced_in_phases() {
     // Users get a certificate of the new one, whenever theirs would have ended.
     let opened = Authority::open(&plain, &place.keeping()).unwrap().unwrap();
     let before = rotation.old_authority(&plain, &place.keeping()).unwrap();
-    before.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
-    assert!(matches!(opened.client_wish("writer", &plain, &place.store).unwrap(), Wish::Certificate(_)));
-    assert!(opened.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap().is_new);
+    before.client("writer", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap();
+    assert!(matches!(opened.client_wish("writer", &plain, &place.keeping()).unwrap(), Wish::Certificate(_)));
+    assert!(opened.client("writer", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap().is_new);
     step(&place, RotationPhase::Finish);
     assert_eq!(signing(&place, &plain), (new.clone(), 1));
     let there = place.store.rotation().unwrap().unwrap();
@@ -287,7 +312,7 @@ async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
         let authority = place.authority(&TlsSection::default());
         let path = |end: &str| one.folder.path().join(format!("{name}.{end}")).display().to_string();
         std::fs::write(path("crt"), &authority.pem).unwrap();
-        std::fs::write(path("key"), &*place.me.open(&std::fs::read(place.store.key_path()).unwrap()).unwrap()).unwrap();
+        write_key(path("key").as_ref(), &place.me.open(&std::fs::read(place.store.key_path()).unwrap()).unwrap());
         (path("crt"), path("key"), authority.certificate)
     };
     let (certificate, key, old) = files(&one, "old");
@@ -316,9 +341,60 @@ async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
 async fn a_key_that_a_crash_has_left_beside_another_certificate_is_not_used() {
     let (place, plain) = (Place::new(), TlsSection::default());
     let authority = place.authority(&plain);
-    let first = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
-    let other = authority.client("other", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
-    place.store.keep_client("writer", &first.certificate, &other.key).unwrap();
-    let again = authority.client("writer", &plain, &place.store, Renewal::IfNeeded).await.unwrap();
+    let first = authority.client("writer", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap();
+    let other = authority.client("other", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap();
+    place.keeping().keep_client(&plain.ca, "writer", &first.certificate, &other.key).unwrap();
+    let again = authority.client("writer", &plain, &place.keeping(), Renewal::IfNeeded).await.unwrap();
     assert!(again.is_new && *again.key != *other.key);
+}
+
+/// The text of a file as it is on the disk.
+fn on_disk(path: &std::path::Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test]
+async fn keys_and_passwords_of_users_are_encrypted_on_the_disk() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let (keeping, authority) = (place.keeping(), place.authority(&plain));
+    let root = authority.client("root", &plain, &keeping, Renewal::IfNeeded).await.unwrap();
+    keeping.keep_password(&plain.ca, "root", "hunter2-hunter2").unwrap();
+    let (certificate, key) = place.store.client_paths("root");
+    assert!(on_disk(&key).starts_with("-----BEGIN AGE ENCRYPTED FILE-----"), "{}", on_disk(&key));
+    assert!(on_disk(&place.store.password_path("root")).starts_with("-----BEGIN AGE ENCRYPTED FILE-----"));
+    assert_eq!(keeping.client("root").unwrap().unwrap(), (on_disk(&certificate), root.key));
+    assert_eq!(keeping.password("root").unwrap().unwrap().as_str(), "hunter2-hunter2");
+
+    // Whoever has no key gets nothing, and is told which file it is.
+    let nobody = Keeping { store: &place.store, opener: None };
+    let refused = nobody.client("root").unwrap_err();
+    assert!(refused.message.contains("root.key is encrypted"), "{refused}");
+}
+
+#[tokio::test]
+async fn plain_files_of_an_earlier_version_are_read_and_encrypted_by_the_next_run() {
+    let (place, plain) = (Place::new(), TlsSection::default());
+    let (keeping, authority) = (place.keeping(), place.authority(&plain));
+    let root = authority.client("root", &plain, &keeping, Renewal::IfNeeded).await.unwrap();
+    let (_, key) = place.store.client_paths("root");
+    let password = place.store.password_path("root");
+    std::fs::write(&key, root.key.as_str()).unwrap();
+    std::fs::write(&password, "hunter2-hunter2\n").unwrap();
+
+    // Looking changes nothing; it is read as it is, also where there is nobody to encrypt it to.
+    let nobody = Keeping { store: &place.store, opener: None };
+    assert_eq!(nobody.client("root").unwrap().unwrap().1, root.key);
+    assert!(!authority.client("root", &plain, &keeping, Renewal::ForNow).await.unwrap().is_new);
+    assert!(!authority.client("root", &plain, &nobody, Renewal::IfNeeded).await.unwrap().is_new);
+    assert_eq!((on_disk(&key), on_disk(&password).as_str()), (root.key.to_string(), "hunter2-hunter2\n"));
+
+    let again = authority.client("root", &plain, &keeping, Renewal::IfNeeded).await.unwrap();
+    assert!(!again.is_new && again.key == root.key);
+    for path in [&key, &password] {
+        assert!(on_disk(path).starts_with("-----BEGIN AGE ENCRYPTED FILE-----"), "{}", path.display());
+    }
+    assert_eq!(keeping.password("root").unwrap().unwrap().as_str(), "hunter2-hunter2");
+    let folder = std::fs::read_dir(key.parent().unwrap()).unwrap();
+    let left: Vec<_> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(left.iter().all(|name| !name.contains("new-")), "{left:?}");
 }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Stanza, keyring::Ask};
-use crate::source::{OpenError, is_sealed};
+use crate::source::{OpenError, exposed, is_sealed};
 
 /// One key that may open things.
 pub(super) enum Identity {
@@ -39,6 +39,8 @@ pub(super) enum Unusable {
     Missing(std::io::Error),
     /// It is there, and wrong.
     Wrong(OpenError),
+    /// Others can read it.
+    Exposed(OpenError),
 }
 
 pub(super) fn load(
@@ -47,6 +49,10 @@ pub(super) fn load(
 ) -> Result<Vec<Identity>, Unusable> {
     let bytes = Zeroizing::new(std::fs::read(path).map_err(Unusable::Missing)?);
     let wrong = |what: &str, help: &str| Unusable::Wrong(OpenError::new(format!("{}: {what}", path.display()), help));
+    if let Some(why) = exposed(path) {
+        let help = "an identity that others can read opens for them all that it opens for you";
+        return Err(Unusable::Exposed(OpenError::new(format!("the identity file {} {why}", path.display()), help)));
+    }
     if is_sealed(&bytes) {
         let opened =
             open_with_passphrase(&bytes, &passphrase(&format!("{}", path.display())).map_err(Unusable::Wrong)?);

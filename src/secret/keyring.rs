@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     model::Masker,
-    source::{OpenError, Opener},
+    source::{OpenError, Opener, exposed},
 };
 
 /// A header of a few hundred recipients is shorter.
@@ -69,6 +69,7 @@ impl Keyring {
 
     fn load_all(&self) -> Identities {
         let named = !self.options.identities.is_empty();
+        let own = own_place();
         let mut all = Vec::new();
         for path in self.places() {
             match load(&path, &|what| self.ask_for_identity(what)) {
@@ -78,8 +79,9 @@ impl Keyring {
                     return Err(OpenError::new(message, "name another with --age-identity"));
                 }
                 Err(Unusable::Wrong(error)) if named => return Err(error),
-                // What is in the usual places need not be for us.
-                Err(Unusable::Missing(_) | Unusable::Wrong(_)) => {}
+                Err(Unusable::Exposed(error)) if named || Some(&path) == own.as_ref() => return Err(error),
+                // What else is in the usual places need not be for us.
+                Err(Unusable::Missing(_) | Unusable::Wrong(_) | Unusable::Exposed(_)) => {}
             }
         }
         Ok(all.into())
@@ -244,17 +246,26 @@ fn read_passphrase(path: &Path) -> Result<Zeroizing<String>, OpenError> {
         )
     };
     let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?);
+    if let Some(why) = exposed(path) {
+        return Err(OpenError::new(format!("the passphrase file {} {why}", path.display()), "others can read it"));
+    }
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(Zeroizing::new(line.to_owned())),
         None => Err(wrong("has no first line".to_owned())),
     }
 }
 
-fn usual_places() -> Vec<PathBuf> {
-    let home = std::env::home_dir();
+/// Where the identity is that etcdrun makes.
+fn own_place() -> Option<PathBuf> {
     let configured = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let config = configured.or_else(|| home.as_ref().map(|home| home.join(".config")));
-    let own = config.map(|config| config.join("etcdrun").join("identity"));
-    let ssh = home.into_iter().flat_map(|home| ["id_ed25519", "id_rsa"].map(|name| home.join(".ssh").join(name)));
+    let config = configured.or_else(|| std::env::home_dir().map(|home| home.join(".config")));
+    config.map(|config| config.join("etcdrun").join("identity"))
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let own = own_place();
+    let ssh = std::env::home_dir()
+        .into_iter()
+        .flat_map(|home| ["id_ed25519", "id_rsa"].map(|name| home.join(".ssh").join(name)));
     own.into_iter().chain(ssh).collect()
 }

@@ -8,6 +8,7 @@
 mod diagnostics;
 pub mod disk;
 mod node;
+mod ownership;
 mod parse;
 mod scalar;
 mod sealed;
@@ -17,6 +18,7 @@ mod typed;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use node::{Key, Kind, Map, Node, Vars};
+pub use ownership::{distrust, exposed};
 pub use parse::{MAX_FILE_BYTES, parse};
 pub use sealed::{AGE_TAG, OpenError, Opener, is_sealed};
 pub use sources::{Position, Sources, UsedFiles};

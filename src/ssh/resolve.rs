@@ -109,6 +109,12 @@ impl Resolver<'_> {
             });
         }
         let user = endpoint.user.clone().or_else(|| found.user.clone());
+        if let Some(user) = user.as_ref().filter(|user| user.starts_with('-')) {
+            return Err(SshError::BadEndpoint {
+                host: endpoint.name.clone(),
+                problem: format!("`{user}` is not the name of a user: it begins with a dash"),
+            });
+        }
         let mut resolved = Resolved {
             name: endpoint.name.clone(),
             address,
@@ -281,8 +287,10 @@ impl Resolver<'_> {
 /// These become part of a shell command line, where a name like `$(reboot)` would be run.
 fn refuse_shell_syntax(resolved: &Resolved) -> Result<(), SshError> {
     let syntax = |c: char| c.is_whitespace() || c.is_control() || "'`\"$\\;&<>|(){}*?!#".contains(c);
-    for value in [&resolved.name, &resolved.address, &resolved.user] {
-        if value.contains(syntax) {
+    let alias = resolved.host_key_alias.iter();
+    for value in [&resolved.name, &resolved.address, &resolved.user].into_iter().chain(alias) {
+        // What begins with a dash would be taken for an option.
+        if value.contains(syntax) || value.starts_with('-') {
             return Err(SshError::BadEndpoint {
                 host: resolved.name.clone(),
                 problem: format!("`{value}` must not go into a ProxyCommand"),

@@ -2,15 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::DirBuilderExt,
+    fs, io,
     path::PathBuf,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{StateError, StateFolder, write_private};
+use super::{StateError, StateFolder, make_folder, write_private};
 
 /// Which hypervisors take no members for now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +45,7 @@ impl Drained {
     }
 
     pub fn keep(&self, state: &StateFolder) -> Result<(), StateError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(state.path());
-        made.map_err(|error| StateError::io(state.path(), &error))?;
+        make_folder(state.path(), state.path())?;
         let path = Self::path(state);
         let text = serde_json::to_vec_pretty(self).map_err(|error| StateError::io(&path, &error.into()))?;
         write_private(&path, &text)

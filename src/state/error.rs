@@ -1,6 +1,11 @@
 //! What can be wrong with the state folder.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::source::distrust;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StateError {
@@ -9,6 +14,8 @@ pub enum StateError {
     /// Lines before `line` are whole.
     #[error("{}: line {line} is damaged: {problem}", path.display())]
     Damaged { path: PathBuf, line: usize, problem: String },
+    #[error("cannot trust {}: {problem}", path.display())]
+    Stranger { path: PathBuf, problem: String },
     #[error("the plan {}: {problem}", path.display())]
     Plan { path: PathBuf, problem: String },
     #[error("there is no run `{0}`")]
@@ -29,6 +36,14 @@ impl StateError {
         Self::Disk { path: path.into(), problem: error.to_string(), full }
     }
 
+    /// Refuses what somebody else has written, or could have.
+    pub(super) fn unless_trusted(path: &Path) -> Result<(), Self> {
+        match distrust(path) {
+            None => Ok(()),
+            Some(problem) => Err(Self::Stranger { path: path.to_owned(), problem }),
+        }
+    }
+
     /// What the operator can do about it.
     pub fn help(&self) -> Option<String> {
         match self {
@@ -45,6 +60,10 @@ impl StateError {
                 Some("`etcdrun runs` lists them".to_owned())
             }
             Self::Running(_) => Some("wait for it, or end it".to_owned()),
+            Self::Stranger { path, .. } => Some(format!(
+                "it decides what is run; if you trust it, make it yours: `chown -R $USER {0}`, then `chmod -R go-rwx {0}`",
+                path.display()
+            )),
             Self::Plan { .. } => Some("`etcdrun plan FILE --out PLAN` makes a new one".to_owned()),
             Self::NotResumable(..) => None,
         }

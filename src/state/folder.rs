@@ -10,6 +10,7 @@ use std::{
 use super::{RunId, StateError};
 
 const NAME: &str = ".etcdrun";
+const IGNORED: &str = ".gitignore";
 
 /// `.etcdrun`, or what stands in for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +52,24 @@ impl StateFolder {
     /// Makes the folders of a new run.
     pub(super) fn make(&self, id: &RunId) -> Result<PathBuf, StateError> {
         let run = self.run(id);
-        for path in [&self.objects(), &run] {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.map_err(|error| StateError::io(path, &error))?;
-        }
+        [&self.objects(), &run].into_iter().try_for_each(|path| make_folder(&self.0, path))?;
         sync_folder(&self.runs()).map_err(|error| StateError::io(self.runs(), &error))?;
         Ok(run)
     }
+}
+
+/// Makes a folder in the state folder, or that one itself. It lies in what is often a repository, and has nothing that belongs into
+/// one, so it says that to git before there is anything in it.
+pub(crate) fn make_folder(state: &Path, path: &Path) -> Result<(), StateError> {
+    let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+    make(state).map_err(|error| StateError::io(state, &error))?;
+    let ignored = state.join(IGNORED);
+    let new = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&ignored);
+    match new.and_then(|mut file| file.write_all(b"*\n")) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(StateError::io(ignored, &error)),
+        _ => {}
+    }
+    make(path).map_err(|error| StateError::io(path, &error))
 }
 
 /// For appending. Others get no look at it.
@@ -97,5 +109,21 @@ mod tests {
         fs::create_dir(&inventory).unwrap();
         assert_eq!(StateFolder::beside(&[inventory]).path(), here.path().join(".etcdrun"));
         assert_eq!(StateFolder::beside(&["web1,web2".into()]).path(), Path::new(".etcdrun"));
+    }
+
+    #[test]
+    fn git_ignores_it_from_the_beginning() {
+        let here = tempfile::tempdir().unwrap();
+        let state = here.path().join("project/.etcdrun");
+        make_folder(&state, &state.join("pki/prod")).unwrap();
+        assert_eq!(fs::read_to_string(state.join(".gitignore")).unwrap(), "*\n");
+        assert!(state.join("pki/prod").is_dir());
+        // One that an earlier version has made gets one; one that is there stays.
+        fs::remove_file(state.join(".gitignore")).unwrap();
+        make_folder(&state, &state).unwrap();
+        assert_eq!(fs::read_to_string(state.join(".gitignore")).unwrap(), "*\n");
+        fs::write(state.join(".gitignore"), "runs\n").unwrap();
+        make_folder(&state, &state.join("runs")).unwrap();
+        assert_eq!(fs::read_to_string(state.join(".gitignore")).unwrap(), "runs\n");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! .etcdrun/
+//!   .gitignore           keeps all of it out of a repository
 //!   objects/SUM          texts that runs were loaded from, by their sum
 //!   runs/ID/bundle.json  the command line, the settings, and which texts answered for which path
 //!   runs/ID/journal      one line a transition, with a sum; only ever appended to
@@ -33,7 +34,7 @@ pub use bundle::Bundle;
 pub use drained::{Drained, Gone};
 pub use error::StateError;
 pub use folder::StateFolder;
-pub(crate) use folder::write_private;
+pub(crate) use folder::{make_folder, write_private};
 pub use journal::Journal;
 pub use operator::Operator;
 pub use past::{Done, Moment, NodePast, Past};

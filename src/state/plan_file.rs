@@ -59,6 +59,7 @@ impl PlanFile {
 
     pub fn read(path: &Path) -> Result<Self, StateError> {
         let wrong = |problem: &str| StateError::Plan { path: path.to_owned(), problem: problem.to_owned() };
+        StateError::unless_trusted(path)?;
         let bytes = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| wrong("it is no plan"))?;
         let (head, sealed) = text.split_once('\n').unwrap_or((&text, ""));

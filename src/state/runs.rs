@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -206,6 +207,22 @@ fn state(lines: &[Line], path: &Path) -> RunState {
 impl StoredRun {
     pub fn bundle(&self) -> Result<Bundle, StateError> {
         Bundle::read(&self.folder)
+    }
+
+    /// Refuses a run that somebody else has put here: by another account, or as part of a repository. Ours are readable by their
+    /// owner alone, which no version control keeps.
+    pub fn must_be_ours(&self) -> Result<(), StateError> {
+        let wrong = |path: &Path, problem: String| StateError::Stranger { path: path.to_owned(), problem };
+        let found = fs::metadata(&self.folder).map_err(|error| StateError::io(&self.folder, &error))?;
+        let mode = found.permissions().mode() & 0o7777;
+        StateError::unless_trusted(&self.folder)?;
+        if mode & 0o077 != 0 {
+            let problem =
+                format!("etcdrun makes such folders for their owner alone, and this one has the mode {mode:04o}");
+            return Err(wrong(&self.folder, problem));
+        }
+        let entries = fs::read_dir(&self.folder).map_err(|error| StateError::io(&self.folder, &error))?;
+        entries.flatten().try_for_each(|entry| StateError::unless_trusted(&entry.path()))
     }
 
     pub fn vault(&self) -> Result<Vault, StateError> {

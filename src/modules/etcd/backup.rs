@@ -374,14 +374,15 @@ impl KeptCredential {
 /// A host that only takes backups has no key of the authority to make another credential.
 fn kept(context: &ActionContext, cluster: &Cluster) -> Option<KeptCredential> {
     let store = cluster.store(context);
+    let keeping = pki::Keeping { store: &store, opener: context.opener.as_ref() };
     let authority = store.authority_certificate().ok()??;
     if cluster.auth.method() == AuthMethod::Password {
-        let password = store.password("root").ok()??;
+        let password = keeping.password("root").ok()??;
         context.masker.add(&password);
         let credential = Credential { authority, login: Some(("root".into(), password)), identity: None };
         return Some(KeptCredential { credential, ends: None });
     }
-    let (certificate, key) = store.client("root").ok()??;
+    let (certificate, key) = keeping.client("root").ok()??;
     let ends = pki::Certificate::parse(&certificate).ok()?.not_after;
     context.masker.add(&key);
     let credential = Credential { authority, identity: Some((certificate, key)), login: None };

@@ -3,6 +3,10 @@
 use std::{io, net::IpAddr, process::Stdio};
 
 use async_trait::async_trait;
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -150,7 +154,7 @@ impl Seed {
             Err(ModuleError::new(format!("{what} does not belong on a cloud-init ISO, where it could be read"))
                 .help("write it to the guest over SSH, once it runs"))
         };
-        if self.user_data.contains("PRIVATE KEY-----") {
+        if is_private_key(self.user_data.as_bytes()) || module.user_data.as_ref().is_some_and(holds_private_key) {
             return refused("a private key");
         }
         if let Some(found) = module.user_data.as_ref().and_then(plain_password) {
@@ -250,6 +254,64 @@ pub(super) fn merge(into: &mut Value, more: &ValueMap) {
             }
         }
     }
+}
+
+/// Whether a text somewhere in there is a private key in PEM: as it is, as base64 (`encoding: b64`), or as a data URL.
+pub(super) fn holds_private_key(data: &Value) -> bool {
+    match data {
+        Value::String(text) => {
+            is_private_key(text.as_bytes()) || decoded(text).is_some_and(|body| is_private_key(&body))
+        }
+        Value::Array(items) => items.iter().any(holds_private_key),
+        Value::Object(map) => map.values().any(holds_private_key),
+        _ => false,
+    }
+}
+
+fn is_private_key(bytes: &[u8]) -> bool {
+    const MARK: &[u8] = b"PRIVATE KEY-----";
+    bytes.windows(MARK.len()).any(|window| window == MARK)
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    match text.strip_prefix("data:").and_then(|rest| rest.split_once(',')) {
+        Some((kind, body)) if kind.ends_with(";base64") => from_base64(&percent_decoded(body)),
+        Some((_, body)) => Some(percent_decoded(body)),
+        None => from_base64(text.as_bytes()),
+    }
+}
+
+/// As readers take it: in lines, of either alphabet, padded or not.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    let standard = |byte: u8| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        other => other,
+    };
+    let compact: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).map(standard).collect();
+    GeneralPurpose::new(&alphabet::STANDARD, LENIENT).decode(compact).ok()
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let escaped = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    out
 }
 
 /// The key of a password that is not hashed.
@@ -418,6 +480,22 @@ mod tests {
         assert!(
             error("user_data: { write_files: [{ content: '-----BEGIN PRIVATE KEY-----' }] }").contains("private key")
         );
+        // In base64, in lines, and as a data URL, too.
+        const KEY_IN_BASE64: &str = "LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0tLS0tCnNlY3JldAo=";
+        let (first, rest) = KEY_IN_BASE64.split_at(20);
+        for content in
+            [KEY_IN_BASE64.to_owned(), format!("{first}\\n{rest}"), KEY_IN_BASE64.trim_end_matches('=').to_owned()]
+        {
+            let told = error(&format!("user_data: {{ write_files: [{{ encoding: b64, content: \"{content}\" }}] }}"));
+            assert!(told.contains("private key"), "{content}: {told}");
+        }
+        for url in [format!("data:;base64,{KEY_IN_BASE64}"), "data:,-----BEGIN%20PRIVATE%20KEY-----%0A".to_owned()] {
+            assert!(
+                holds_private_key(&json!({ "storage": { "files": [{ "contents": { "source": url } }] } })),
+                "{url}"
+            );
+        }
+        assert!(!holds_private_key(&json!(["aGVsbG8gd29ybGQ=", "data:,hello%20world%2", "100%", KEY])));
         assert!(
             error(&format!("user: ops, ssh_keys: 'no key', password_hash: '{HASH}'")).contains("not a public SSH key")
         );

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     Action, BuildContext, Module, ModuleError, ResultField,
-    cloud_init::{checked_keys, merge, plain_password},
+    cloud_init::{checked_keys, holds_private_key, merge, plain_password},
     guest_interface::GuestInterface,
     libvirt,
     local::Fingerprint,
@@ -109,10 +109,11 @@ impl Module for Ignition {
         libvirt::check_name("pool", &self.pool)?;
         let volume = self.volume.clone().unwrap_or_else(|| format!("{}.ign", self.name));
         libvirt::check_name("volume", &volume)?;
-        let config = format!("{:#}\n", self.configuration()?);
+        let configuration = self.configuration()?;
+        let config = format!("{configuration:#}\n");
         let hash = self.password_hash.as_deref().unwrap_or("\0");
         let in_plain =
-            config.contains("PRIVATE KEY-----") || context.sources.masker().is_in(config.replace(hash, "").as_bytes());
+            holds_private_key(&configuration) || context.sources.masker().is_in(config.replace(hash, "").as_bytes());
         if in_plain {
             return Err(ModuleError::new("a secret does not belong into a configuration that the guest can read")
                 .help("write it to the guest over SSH, once it runs"));

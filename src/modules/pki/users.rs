@@ -12,7 +12,7 @@ use super::{
 use crate::{
     inventory::sections::TlsSection,
     model::{Effects, Outcome, Seconds},
-    pki::{Authority, Renewal, Request, STRANGER, Store, Usage, Wish},
+    pki::{Authority, Keeping, Renewal, Request, STRANGER, Store, Usage, Wish},
 };
 
 /// Renews the certificates of users that are in the state folder: those that end soon, and those of a former authority.
@@ -91,11 +91,12 @@ impl Renew {
         store: &Store,
         user: &str,
     ) -> Result<bool, ActionError> {
-        let wish = authority.client_wish(user, tls, store).map_err(failed)?;
+        let keeping = Keeping { store, opener: context.opener.as_ref() };
+        let wish = authority.client_wish(user, tls, &keeping).map_err(failed)?;
         if wish == Wish::Nothing || context.check_mode() {
             return Ok(wish != Wish::Nothing);
         }
-        let client = authority.client(user, tls, store, Renewal::IfNeeded).await.map_err(failed)?;
+        let client = authority.client(user, tls, &keeping, Renewal::IfNeeded).await.map_err(failed)?;
         context.masker.add(&client.key);
         Ok(client.is_new)
     }

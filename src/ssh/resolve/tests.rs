@@ -141,6 +141,15 @@ fn shell_syntax_in_a_name_stays_out_of_proxy_commands() {
     let setup = Setup::new("ProxyCommand nc %h %p\n");
     let error = setup.resolve(&Endpoint::new("a$(reboot)")).unwrap_err();
     assert!(error.to_string().contains("must not go into a ProxyCommand"), "{error}");
+    let alias = Setup::new("HostKeyAlias $(reboot)\nProxyCommand nc %k %p\n");
+    let error = alias.resolve(&Endpoint::new("a")).unwrap_err();
+    assert!(error.to_string().contains("`$(reboot)` must not go into a ProxyCommand"), "{error}");
+}
+
+#[test]
+fn a_user_that_looks_like_an_option_is_refused() {
+    let endpoint = Endpoint { user: Some("-oProxyCommand=x".to_owned()), ..Endpoint::new("a") };
+    assert!(Setup::new("").resolve(&endpoint).unwrap_err().to_string().contains("is not the name of a user"));
 }
 
 #[test]

@@ -6,8 +6,13 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, ensure};
-use etcdrun::etcd::Credential;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use etcdrun::{
+    etcd::Credential,
+    model::Masker,
+    secret::{KeyOptions, Keyring},
+    source::{Opener as _, is_sealed},
+};
 use serde_json::Value;
 
 use crate::{
@@ -102,6 +107,13 @@ impl Cluster {
         credential(&self.folder)
     }
 
+    /// Root's key as other programs read it.
+    pub fn root_key(&self) -> Result<PathBuf> {
+        let path = self.folder.join("root.key");
+        fs::write(&path, opened(&self.folder, "clients/root.key")?)?;
+        Ok(path)
+    }
+
     pub fn pki(&self, name: &str) -> PathBuf {
         pki(&self.folder, name)
     }
@@ -112,7 +124,7 @@ impl Cluster {
         let mut command = Command::new(etcdctl()?);
         command.args(["--endpoints", &endpoints.join(","), "--dial-timeout", "3s", "--command-timeout", "600s"]);
         command.arg("--cacert").arg(self.pki("ca.crt"));
-        command.arg("--cert").arg(self.pki("clients/root.crt")).arg("--key").arg(self.pki("clients/root.key"));
+        command.arg("--cert").arg(self.pki("clients/root.crt")).arg("--key").arg(self.root_key()?);
         Ok(command)
     }
 
@@ -139,9 +151,21 @@ pub fn etcdctl() -> Result<PathBuf> {
 
 /// What proves that one is root of the cluster of a folder.
 pub fn credential(folder: &Path) -> Result<Credential> {
-    let pem = |name: &str| fs::read_to_string(pki(folder, name));
+    let pem = |name: &str| opened(folder, name);
     let identity = Some((pem("clients/root.crt")?, pem("clients/root.key")?.into()));
     Ok(Credential { authority: pem("ca.crt")?, identity, login: None })
+}
+
+/// The text of a file that may be encrypted to the operator.
+fn opened(folder: &Path, name: &str) -> Result<String> {
+    let bytes = fs::read(pki(folder, name))?;
+    if !is_sealed(&bytes) {
+        return Ok(String::from_utf8(bytes)?);
+    }
+    let identities = vec![folder.join(".config/etcdrun/identity")];
+    let keyring = Keyring::new(KeyOptions { identities, ..KeyOptions::default() }, Masker::default());
+    let opened = keyring.open(&bytes).map_err(|error| anyhow!("{name}: {}", error.message))?;
+    Ok(String::from_utf8(opened.to_vec())?)
 }
 
 fn pki(folder: &Path, name: &str) -> PathBuf {

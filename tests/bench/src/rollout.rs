@@ -224,7 +224,7 @@ fn script(cluster: &Cluster, name: &str) -> Result<Command> {
         .env("ETCDCTL", etcdctl()?)
         .env("CACERT", cluster.pki("ca.crt"))
         .env("CERT", cluster.pki("clients/root.crt"))
-        .env("CERT_KEY", cluster.pki("clients/root.key"))
+        .env("CERT_KEY", cluster.root_key()?)
         .env("DATA_DIR", cluster.data_dir)
         .env("ENTRIES", std::env::current_exe()?)
         .env("ENTRIES_JOB", &cluster.folder)

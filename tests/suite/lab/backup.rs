@@ -578,7 +578,7 @@ fn a_timer_takes_backups_on_a_host_of_its_own() {
 
 /// Writes so many values of a megabyte that nothing can make smaller.
 fn fill(site: &Site, megabytes: usize) {
-    let pem = |name: &str| site.place.folder.read(&format!(".etcdrun/pki/prod/{name}"));
+    let pem = |name: &str| site.place.folder.opened(&format!(".etcdrun/pki/prod/{name}"));
     let credential = Credential {
         authority: pem("ca.crt"),
         identity: Some((pem("clients/root.crt"), pem("clients/root.key").into())),

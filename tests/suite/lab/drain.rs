@@ -190,11 +190,12 @@ impl Estate {
     fn etcdctl(&self, cluster: usize, words: &[&str]) -> String {
         let pki = self.folder().path(".etcdrun/pki").join(CLUSTERS[cluster].0);
         let file = |name: &str| pki.join(name).display().to_string();
+        let key = self.folder().opened_file(&format!(".etcdrun/pki/{}/clients/root.key", CLUSTERS[cluster].0));
         let ends: Vec<String> =
             (0..2).map(|at| format!("https://{}:2379", self.machine(cluster, at).address())).collect();
         let output = Command::new(etcd_tools().unwrap().join("etcdctl"))
             .args(["--endpoints", &ends.join(","), "--cacert", &file("ca.crt"), "--dial-timeout", "3s"])
-            .args(["--cert", &file("clients/root.crt"), "--key", &file("clients/root.key")])
+            .args(["--cert", &file("clients/root.crt"), "--key", &key.display().to_string()])
             .args(words)
             .output()
             .unwrap();

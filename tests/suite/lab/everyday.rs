@@ -77,7 +77,7 @@ fn a_cluster_is_at_hand() {
         .arg("--cert")
         .arg(pki("clients/root.crt"))
         .arg("--key")
-        .arg(pki("clients/root.key"))
+        .arg(site.place.folder.opened_file(".etcdrun/pki/prod/clients/root.key"))
         .args(["get", "a", "--print-value-only"])
         .output();
     tunnel.kill().unwrap();

@@ -247,8 +247,7 @@ fn raise_corrupt(site: &Site, name: &str) -> String {
     let list = site.etcdctl(&["member", "list"]);
     let line = list.lines().find(|line| line.contains(name)).unwrap();
     let id = u64::from_str_radix(line.split(',').next().unwrap(), 16).unwrap();
-    let folder = site.place.folder.path(".etcdrun/pki/prod");
-    let file = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let file = |name: &str| site.place.folder.opened(&format!(".etcdrun/pki/prod/{name}"));
     let (ca, certificate, key) = (file("ca.crt"), file("clients/root.crt"), file("clients/root.key"));
     let endpoint = format!("https://{}:2379", site.members()[0].1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -111,7 +111,7 @@ impl Example {
             .arg("--cert")
             .arg(pki.join("clients/root.crt"))
             .arg("--key")
-            .arg(pki.join("clients/root.key"))
+            .arg(self.place.folder.opened_file(".etcdrun/pki/etcd-cluster/clients/root.key"))
             .args(words)
             .output()
             .unwrap();

@@ -47,7 +47,7 @@ pub(super) fn all_run(site: &Site, version: &str) {
 }
 
 fn root(site: &Site) -> Credential {
-    let pem = |name: &str| site.place.folder.read(&format!(".etcdrun/pki/prod/{name}"));
+    let pem = |name: &str| site.place.folder.opened(&format!(".etcdrun/pki/prod/{name}"));
     let identity = Some((pem("clients/root.crt"), pem("clients/root.key").into()));
     Credential { authority: pem("ca.crt"), identity, login: None }
 }

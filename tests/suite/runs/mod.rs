@@ -5,6 +5,7 @@ mod interrupts;
 mod keeping;
 mod locks;
 mod lost;
+mod strangers;
 mod support;
 mod turns;
 mod unlocking;

@@ -21,7 +21,7 @@ impl Keys {
 
     pub fn named(folder: &Folder, name: &str) -> Self {
         let identity = x25519::Identity::generate();
-        folder.write(name, &format!("# test\n{}\n", identity.to_string().expose_secret()));
+        folder.write_private(name, &format!("# test\n{}\n", identity.to_string().expose_secret()));
         let public = identity.to_public().to_string();
         let recipients = Recipients::parse([public.as_str()]).unwrap();
         Self { public, recipients }

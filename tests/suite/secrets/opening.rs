@@ -78,7 +78,7 @@ fn a_passphrase_comes_from_a_file() {
     let passphrase = Recipients::Passphrase("correct horse".to_owned().into());
     let sealed = String::from_utf8(seal(b"hunter2-hunter2", &passphrase, Form::Armored).unwrap()).unwrap();
     with_token(&folder, &block(&sealed, 8));
-    folder.write("pass", "correct horse\n").write("wrong", "incorrect horse\n");
+    folder.write_private("pass", "correct horse\n").write_private("wrong", "incorrect horse\n");
     let run = |file| folder.run(&["exec", "all", "-m", "debug", "-a", "msg={{token}}", "--age-passphrase-file", file]);
     assert!(run("pass").ends(0).stdout.contains("<secret>"));
     let wrong = run("wrong").ends(5);

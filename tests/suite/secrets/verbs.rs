@@ -139,7 +139,7 @@ fn rekeying_changes_who_can_read_and_nothing_else() {
 #[test]
 fn a_passphrase_is_asked_for_once_and_not_shown() {
     let (folder, _) = vars();
-    folder.write("whole", "password: hunter2\n").write("pass", "correct horse\n");
+    folder.write("whole", "password: hunter2\n").write_private("pass", "correct horse\n");
     folder.run(&["secret", "encrypt", "--passphrase", "--age-passphrase-file", "pass", "whole"]).ends(0);
     let program = folder.command(&["secret", "view", "whole"]);
     // `script` is a terminal to the program.

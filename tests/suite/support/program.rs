@@ -1,8 +1,15 @@
 //! The program itself, run as a person would run it, in a folder of its own.
 
 use std::{
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::{Command, Output, Stdio},
+};
+
+use etcdrun::{
+    model::Masker,
+    secret::{KeyOptions, Keyring},
+    source::{Opener as _, is_sealed},
 };
 
 use super::Sshd;
@@ -94,6 +101,32 @@ impl Folder {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
         self
+    }
+
+    /// For the eyes of the operator alone, as keys and passwords have to be.
+    pub fn write_private(&self, name: &str, text: &str) -> &Self {
+        self.write(name, text);
+        std::fs::set_permissions(self.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+        self
+    }
+
+    /// The text of a file that may be encrypted to the operator.
+    pub fn opened(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        if !is_sealed(&bytes) {
+            return String::from_utf8(bytes).unwrap();
+        }
+        let identities = vec![self.path(".config/etcdrun/identity")];
+        let keyring = Keyring::new(KeyOptions { identities, ..KeyOptions::default() }, Masker::default());
+        String::from_utf8(keyring.open(&bytes).unwrap_or_else(|error| panic!("{name}: {}", error.message)).to_vec())
+            .unwrap()
+    }
+
+    /// The same, as a file for other programs.
+    pub fn opened_file(&self, name: &str) -> PathBuf {
+        let copy = format!("opened/{name}");
+        self.write_private(&copy, &self.opened(name));
+        self.path(&copy)
     }
 
     pub fn read(&self, name: &str) -> String {

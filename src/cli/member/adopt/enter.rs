@@ -19,7 +19,7 @@ use crate::{
     inventory::{HostId, sections::TlsSection},
     membership::{Told, Url},
     modules::{FoundEtcd, find_etcd, read_etcd_files, tunnel},
-    pki::{Authority, Certificate, Renewal, Store},
+    pki::{Authority, Certificate, Keeping, Renewal, Store},
     remote::RemoteError,
     source::Opener,
 };
@@ -206,10 +206,11 @@ impl Adopting<'_> {
     ) -> Result<Option<(String, Zeroizing<String>)>, CliError> {
         let Some(key) = &self.args.ca_key else { return Ok(None) };
         let store = Store::new(self.here.state.path(), &self.args.cluster);
+        let keeping = Keeping { store: &store, opener };
         let issued = async {
             let authority = Authority::with_key_file(authority.to_owned(), key, opener)?;
             // Nothing is kept: what comes of this is not known yet.
-            authority.client("root", &TlsSection::default(), &store, Renewal::ForNow).await
+            authority.client("root", &TlsSection::default(), &keeping, Renewal::ForNow).await
         };
         let client = issued.await.map_err(|error| wrong(&error))?;
         Ok(Some((client.certificate, client.key)))

@@ -22,11 +22,11 @@ use crate::{
         input::{Input, Opening},
     },
     etcd::{ClusterRecord, Phase},
-    inventory,
+    inventory::{self, sections::CaSection},
     membership::{Adoption, Url},
     model::{Value, Version, one_line},
     modules::FoundEtcd,
-    pki::{Certificate, Store},
+    pki::{Certificate, Keeping, Store},
     report::sanitize,
     source::disk::{self, sum as sha256},
 };
@@ -231,7 +231,10 @@ impl Adopting<'_> {
         let store = Store::new(self.here.state.path(), &self.args.cluster);
         store.keep_certificate(&entry.authority).map_err(|error| wrong(&error))?;
         if let Some((certificate, key)) = &entry.credential.identity {
-            store.keep_client("root", certificate, key).map_err(|error| wrong(&error))?;
+            let input = Input::new(&self.args.known.keys, Opening::All, self.invocation);
+            let keeping = Keeping { store: &store, opener: input.sources.opener() };
+            let kept = keeping.keep_client(&CaSection::default(), "root", certificate, key);
+            kept.map_err(|error| wrong(&error))?;
         }
         let record = ClusterRecord {
             phase: Phase::Formed,
