@@ -167,8 +167,9 @@ impl Scheduler {
         };
         let open = graph.steps.iter().flat_map(|step| &step.turns).filter(|turn| !is_over(&turn.after));
         let gates = open.flat_map(|turn| turn.before.clone().filter(is_work)).map(NodeIndex::new);
-        let is_repeated =
-            |gate: &NodeIndex| graph.task_of(*gate).is_some_and(|task| task.effects.read_only || task.effects.perishable);
+        let is_repeated = |gate: &NodeIndex| {
+            graph.task_of(*gate).is_some_and(|task| task.effects.read_only || task.effects.perishable)
+        };
         gates.filter(is_repeated).collect()
     }
 }

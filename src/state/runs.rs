@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     Bundle, Journal, Line, NodePast, Operator, ReadJournal, Record, RunId, StateError, StateFolder, Vault,
-    folder::open_private, read_journal, record::JOURNAL_VERSION,
+    folder::open_private, past::Moment, read_journal, record::JOURNAL_VERSION,
 };
 use crate::{
     model::{RunResult, Status},
@@ -319,7 +319,7 @@ impl Seen {
                 self.last = None;
             }
             _ => {
-                self.past.intended(line.at);
+                self.past.intended(Moment::by_clock(line.at));
                 self.last = None;
             }
         }

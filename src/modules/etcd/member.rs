@@ -15,7 +15,7 @@ use super::{
 use crate::{
     etcd::{
         EtcdError, MemberClient,
-        observe::{Listed, Observation, observe, see},
+        observe::{Listed, Observation, learner_progress, observe, see},
         rules::{Answer, Consent, Gate, MemberChange, Profile, Situation, judge},
     },
     model::{Disruption, Effects, Outcome, Seconds},
@@ -295,7 +295,14 @@ impl Change {
             return Ok(Some(format!("{name} is not in the inventory")));
         };
         match see(own, LOOK).await.answer {
-            Err(error) => return Ok(Some(error)),
+            Err(error) => match learner_progress(own).await {
+                None => return Ok(Some(error)),
+                Some(learner) if learner.id != id => return Ok(Some(format!("{name} runs as another member"))),
+                Some(learner) if learner.applied_index < mark => {
+                    return Ok(Some(format!("it has applied {} of {mark}", learner.applied_index)));
+                }
+                Some(_) => {}
+            },
             Ok(view) if view.id != id => return Ok(Some(format!("{name} runs as another member"))),
             Ok(view) if !view.is_learner => return Ok(None),
             Ok(view) if !view.has_reached(mark) => {

@@ -1,6 +1,8 @@
 //! Single values of buckets that may be large: only the pages on the way to them are written anew.
 
-use super::{BRANCH, Bolt, Element, LEAF, MAX_DEPTH, Page, RestoreError, bucket_value, foreign, parse, u64_at};
+use super::{
+    BRANCH, Bolt, Element, LEAF, MAX_DEPTH, MAX_PATH, Page, RestoreError, bucket_value, foreign, parse, u64_at,
+};
 
 /// A page on the way to a key, and which of its elements leads there.
 type Way = Vec<(Page, usize)>;
@@ -43,9 +45,10 @@ impl Bolt {
     /// The pages from a bucket's root to the leaf that has a key.
     fn way_to(&self, name: &str, key: &[u8]) -> Result<Option<Way>, RestoreError> {
         let value = self.bucket(name)?;
+        let mut look = self.look(MAX_PATH);
         let mut page = match u64_at(value, 0)? {
             0 => parse(value.get(16..).unwrap_or_default())?,
-            root => self.page(root)?,
+            root => self.page(root, &mut look)?,
         };
         let mut way = Way::new();
         while page.flags == BRANCH {
@@ -55,7 +58,7 @@ impl Bolt {
             let child = child.filter(|_| way.len() < MAX_DEPTH);
             let child = child.ok_or_else(|| foreign(format!("the bucket `{name}` is damaged")))?;
             way.push((page, at));
-            page = self.page(child)?;
+            page = self.page(child, &mut look)?;
         }
         let found = page.elements.iter().position(|element: &Element| element.key == key);
         Ok(found.filter(|_| page.flags == LEAF).map(|at| {
