@@ -1,4 +1,5 @@
-//! What each version of etcd lets be set. Data, taken from what the servers say of themselves; a test asks them again.
+//! What each version of etcd lets be set. Data; a test asks the servers which flags they take. Their help is not enough: 3.7 still
+//! shows `discovery`, and does not take it.
 
 use crate::{model::Version, source::did_you_mean};
 
@@ -57,6 +58,17 @@ pub fn is_known(version: Version) -> bool {
 /// Whether this version has the setting.
 pub fn has(version: Version, name: &str) -> bool {
     SETTINGS.iter().any(|(known, first, last)| *known == name && (*first..=*last).contains(&version.minor))
+}
+
+/// Every setting that any version has.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(name, ..)| *name)
+}
+
+/// Whether a cluster of this version can begin by a URL of a discovery service. Later ones do not know the setting, and each
+/// member would begin a cluster of its own.
+pub fn has_discovery_url(version: Version) -> bool {
+    has(version, "discovery")
 }
 
 /// Whether any version has the setting.
@@ -138,7 +150,7 @@ const SETTINGS: &[Setting] = &[
     ("cors", 4, 7),
     ("data-dir", 4, 7),
     ("debug", 4, 4),
-    ("discovery", 4, 7),
+    ("discovery", 4, 6),
     ("discovery-cacert", 6, 7),
     ("discovery-cert", 6, 7),
     ("discovery-dial-timeout", 6, 7),
@@ -150,7 +162,7 @@ const SETTINGS: &[Setting] = &[
     ("discovery-keepalive-timeout", 6, 7),
     ("discovery-key", 6, 7),
     ("discovery-password", 6, 7),
-    ("discovery-proxy", 4, 7),
+    ("discovery-proxy", 4, 6),
     ("discovery-request-timeout", 6, 7),
     ("discovery-srv", 4, 7),
     ("discovery-srv-name", 4, 7),
@@ -186,7 +198,7 @@ const SETTINGS: &[Setting] = &[
     ("experimental-initial-corrupt-check", 4, 6),
     ("experimental-memory-mlock", 5, 6),
     ("experimental-peer-skip-client-san-verification", 4, 6),
-    ("experimental-snapshot-catchup-entries", 6, 6),
+    ("experimental-snapshot-catchup-entries", 5, 6),
     ("experimental-stop-grpc-service-on-defrag", 5, 6),
     ("experimental-txn-mode-write-with-shared-buffer", 5, 6),
     ("experimental-warning-apply-duration", 4, 6),
@@ -290,5 +302,7 @@ mod tests {
         assert!(said("3.5.34", "snapshot-cont").ends_with("did you mean `snapshot-count`?"));
         assert!(said("3.5.34", "data-dir").contains("follows from"));
         assert!(said("3.5.34", "force-new-cluster").contains("not allowed"));
+        assert!(said("3.7.2", "discovery-proxy").contains("3.6 was the last"));
+        assert!(has_discovery_url("3.6.15".parse().unwrap()) && !has_discovery_url("3.7.2".parse().unwrap()));
     }
 }

@@ -19,16 +19,20 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The minor versions at hand, oldest first.
 pub const ETCD_VERSIONS: [&str; 4] = ["3.4", "3.5", "3.6", "3.7"];
 
+/// Old releases at hand, for what only such ones do.
+pub const OLD_ETCD_RELEASES: [&str; 2] = ["3.5.16", "3.6.4"];
+
 /// A server binary and which one it is.
 pub struct Etcd {
     pub version: String,
     pub path: PathBuf,
 }
 
-/// The server of a minor version like `3.5`.
+/// The server of a minor version like `3.5`, or an old release.
 pub fn etcd(minor: &str) -> Result<Etcd> {
-    if !ETCD_VERSIONS.contains(&minor) {
-        bail!("the lab has no etcd {minor}; it has {}", ETCD_VERSIONS.join(", "));
+    let known = || ETCD_VERSIONS.iter().chain(&OLD_ETCD_RELEASES);
+    if !known().any(|version| *version == minor) {
+        bail!("the lab has no etcd {minor}; it has {}", known().copied().collect::<Vec<_>>().join(", "));
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let manifest = format!("{HERE}/etcd/{minor}/Cargo.toml");
@@ -39,7 +43,12 @@ pub fn etcd(minor: &str) -> Result<Etcd> {
     let package = packages.iter().find(|package| package["name"] == "etcd-bin-vendored-linux-amd64");
     let found = package.and_then(|package| Some((package["version"].as_str()?, package["manifest_path"].as_str()?)));
     let (version, manifest) = found.ok_or_else(|| anyhow!("{manifest} depends on no etcd"))?;
-    Ok(Etcd { version: version.to_owned(), path: Path::new(manifest).with_file_name("bin").join("etcd") })
+    // Packages before 3.5.23 have numbers of their own.
+    let is_old = OLD_ETCD_RELEASES.contains(&minor);
+    Ok(Etcd {
+        version: if is_old { minor } else { version }.to_owned(),
+        path: Path::new(manifest).with_file_name("bin").join("etcd"),
+    })
 }
 
 /// A folder with etcdctl and etcdutl, fetched once into the cache.

@@ -31,7 +31,7 @@ mod signals;
 pub mod wait;
 pub mod wire;
 
-pub use etcd::{ETCD_VERSIONS, Etcd, etcd, etcd_tools};
+pub use etcd::{ETCD_VERSIONS, Etcd, OLD_ETCD_RELEASES, etcd, etcd_tools};
 pub use faults::{Guest, Session};
 pub use host::{Host, Kind};
 pub use inventory::write_for as write_inventory;

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use etcdrun_lab::{ETCD_VERSIONS, S3, etcd, etcd_tools};
+use etcdrun::{etcd::settings, model::Version};
+use etcdrun_lab::{ETCD_VERSIONS, OLD_ETCD_RELEASES, S3, etcd, etcd_tools};
 
 fn said(program: &std::path::Path, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output().unwrap();
@@ -11,18 +12,34 @@ fn said(program: &std::path::Path, words: &[&str]) -> String {
 
 #[test]
 fn there_is_an_etcd_of_every_minor_version() {
-    for minor in ETCD_VERSIONS {
-        let etcd = etcd(minor).unwrap();
-        assert!(etcd.version.starts_with(&format!("{minor}.")), "{}", etcd.version);
+    for version in ETCD_VERSIONS.iter().chain(&OLD_ETCD_RELEASES) {
+        let etcd = etcd(version).unwrap();
+        assert!(format!("{}.", etcd.version).starts_with(&format!("{version}.")), "{}", etcd.version);
         let version = said(&etcd.path, &["--version"]);
         assert!(version.starts_with(&format!("etcd Version: {}\n", etcd.version)), "{version}");
+    }
+}
+
+/// Whether the server takes the flag, whatever its help says. It looks at flags before it tells its version.
+fn takes(server: &std::path::Path, flag: &str) -> bool {
+    !said(server, &[&format!("--{flag}="), "--version"]).contains("flag provided but not defined")
+}
+
+#[test]
+fn every_server_takes_the_settings_that_are_known_of_it_and_no_others() {
+    for minor in ETCD_VERSIONS {
+        let server = etcd(minor).unwrap();
+        let version: Version = server.version.parse().unwrap();
+        let wrong: Vec<&str> =
+            settings::names().filter(|name| takes(&server.path, name) != settings::has(version, name)).collect();
+        assert!(wrong.is_empty(), "etcd {version}: {wrong:?}");
     }
 }
 
 #[test]
 fn an_unknown_version_is_refused_with_those_at_hand() {
     let error = etcd("2.3").err().unwrap().to_string();
-    assert_eq!(error, "the lab has no etcd 2.3; it has 3.4, 3.5, 3.6, 3.7");
+    assert_eq!(error, "the lab has no etcd 2.3; it has 3.4, 3.5, 3.6, 3.7, 3.5.16, 3.6.4");
 }
 
 #[test]
