@@ -25,6 +25,7 @@ use super::{
 use crate::{
     etcd::{
         Credential, MemberClient,
+        advisories::Concern,
         observe::{AlarmKind, Observation, Seen, see},
     },
     execute::Visit,
@@ -32,7 +33,7 @@ use crate::{
         Cluster, Host, HostId, Inventory,
         sections::{AuthMethod, AuthSection, EtcdSection, TlsSection},
     },
-    model::{ByteSize, one_line},
+    model::{ByteSize, Version, one_line},
     modules::{GuestStates, guest_states, tunnel},
     pki::{Authority, Certificate, Keeping, PkiError, Renewal, Store},
     report::{Look, MultiProgress, Tone, sanitize},
@@ -269,6 +270,7 @@ impl Plan {
             cluster_version: cluster_version.map(|(major, minor)| format!("{major}.{minor}")),
             members: rows,
             problems,
+            warnings: advised(&observation),
         }
     }
 
@@ -337,6 +339,20 @@ impl Plan {
         row.health = if seen.is_well() && row.alarms.is_empty() { Health::Healthy } else { Health::Unhealthy };
         row
     }
+}
+
+/// What is known to be wrong with the releases that members run. It does not make a cluster unhealthy.
+fn advised(observation: &Observation) -> Vec<String> {
+    let mut running: BTreeMap<Version, Vec<&str>> = BTreeMap::new();
+    for (name, view) in observation.views() {
+        running.entry(view.version).or_default().push(name);
+    }
+    let told = |(version, names): (Version, Vec<&str>)| {
+        let concern = Concern::of(version)?;
+        let (fixed, all) = (concern.fixed_in, concern.told());
+        Some(format!("etcd {version} on {} has known problems: {all}; upgrade to {fixed} or later", names.join(", ")))
+    };
+    running.into_iter().filter_map(told).collect()
 }
 
 fn alarm_name(kind: &AlarmKind) -> String {
@@ -427,6 +443,7 @@ struct ClusterReport {
     cluster_version: Option<String>,
     members: Vec<Row>,
     problems: Vec<String>,
+    warnings: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -483,6 +500,7 @@ impl ClusterReport {
             line(cells, if row.health == Health::Healthy { Tone::Good } else { Tone::Bad });
         }
         self.problems.iter().for_each(|problem| text += &format!("  ! {}\n", one_line(problem)));
+        self.warnings.iter().for_each(|warning| text += &format!("  warning: {}\n", one_line(warning)));
         text
     }
 }

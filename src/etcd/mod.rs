@@ -8,10 +8,12 @@
 //! In: a member, a way to it, and what proves who we are. Out: what the member says. TLS is verified end to end, however
 //! the connection gets there. Every call is bounded in time. Knows nothing of playbooks, and prints nothing.
 
+pub mod advisories;
 pub mod agree;
 mod auth;
 mod canary;
 mod client;
+mod clients;
 mod config;
 mod error;
 mod http;

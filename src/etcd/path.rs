@@ -12,10 +12,12 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::{
+    advisories::Concern,
+    clients,
     observe::{Observation, Series},
     rules::{Consent, FLOOR_3_6, RECOMMENDED_3_5, Step, auth_refusal, is_off, step_refusal},
 };
-use crate::model::Version;
+use crate::{inventory::sections::EtcdClient, model::Version};
 
 /// One turn around the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +48,7 @@ pub enum HopKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}; {way_out}")]
 pub struct PathError {
-    /// The id of the rule that forbids it, or `release-known`.
+    /// The id of the rule that forbids it.
     pub rule: &'static str,
     pub message: String,
     pub way_out: String,
@@ -60,6 +62,8 @@ pub struct Start<'a> {
     /// Whether authentication is on, if that is known.
     pub auth: Option<bool>,
     pub consent: Consent,
+    /// Clients that the inventory names, of a cluster whose clients must say who they are.
+    pub clients: &'a [EtcdClient],
 }
 
 impl Hop {
@@ -79,9 +83,10 @@ pub fn hops_from(
     target: Version,
     catalogue: &[Version],
     consent: Consent,
+    clients: &[EtcdClient],
 ) -> Result<Vec<Hop>, PathError> {
     let running: Vec<Version> = observation.views().map(|(_, view)| view.version).collect();
-    hops(Start { running: &running, auth: observation.auth, consent }, target, catalogue)
+    hops(Start { running: &running, auth: observation.auth, consent, clients }, target, catalogue)
 }
 
 /// What each member runs before each hop, by the version that the hop goes to: what a rollback puts back.
@@ -119,10 +124,24 @@ pub fn hops(start: Start<'_>, target: Version, catalogue: &[Version]) -> Result<
     if !catalogue.contains(&target) {
         return Err(unlisted(target));
     }
-    if target.series() < high.series() {
-        return down(low, high, target, catalogue);
+    let hops = match target.series() < high.series() {
+        true => down(low, high, target, catalogue)?,
+        false => up(start, low, high, target, catalogue)?,
+    };
+    work_for_clients(&hops, start.clients)?;
+    Ok(hops)
+}
+
+/// The clients that the inventory names must be able to work with every version on the way.
+fn work_for_clients(hops: &[Hop], known: &[EtcdClient]) -> Result<(), PathError> {
+    if is_off("client-compat") {
+        return Ok(());
     }
-    up(start, low, high, target, catalogue)
+    let refused = hops.iter().flat_map(|hop| known.iter().map(move |client| clients::refusal(client, hop.step())));
+    match refused.flatten().next() {
+        Some((message, way_out)) => Err(error("client-compat", message, way_out)),
+        None => Ok(()),
+    }
 }
 
 fn up(
@@ -135,7 +154,7 @@ fn up(
     let mut hops = Vec::new();
     let mut at = low;
     let newest = |series: Series| start.running.iter().filter(|version| version.series() == series).max().copied();
-    // An old 3.5 is patched before anything newer comes; not if something newer has come already.
+    // An old 3.5 or 3.6 is patched before anything newer comes; not if something newer has come already.
     let way = Step { from: at, to: Version { patch: u16::MAX, ..next(at.series(), 1) } };
     if at.series() == high.series() && target.series() > at.series() && step_refusal(way).is_some() {
         let to = best(at, at.series(), newest(at.series()), target, catalogue)?;
@@ -148,7 +167,7 @@ fn up(
             true => target,
             false => best(at, series, newest(series), target, catalogue)?,
         };
-        check(at, to, start)?;
+        check(at, to, start).map_err(|error| back_first(error, low, high))?;
         hops.push(hop(at, to, HopKind::Upgrade));
         at = to;
     }
@@ -160,20 +179,31 @@ fn up(
     Ok(hops)
 }
 
+/// What a cluster that was left halfway cannot do where it is, it can do once its newer members are back.
+fn back_first(error: PathError, low: Version, high: Version) -> PathError {
+    if low.series() == high.series() || !error.rule.starts_with("patch-") {
+        return error;
+    }
+    let (major, minor) = low.series();
+    let way_out = format!(
+        "{}: set `etcd.version` to such a {major}.{minor}, run `etcdrun playbook downgrade.yaml`, which puts the members that run {high} back, and upgrade from there",
+        error.way_out
+    );
+    PathError { way_out, ..error }
+}
+
 fn down(low: Version, high: Version, target: Version, catalogue: &[Version]) -> Result<Vec<Hop>, PathError> {
     let mut hops = Vec::new();
     let mut at = high;
+    // Left halfway, up or down: the members that are newer join the others first.
     if low.series() < high.series() {
-        if target.series() < low.series() {
-            return Err(error(
-                "one-minor",
-                format!("members run {low} and {high}, and {target} is older than both"),
-                format!("go to {low} first, and from there to {target}"),
-            ));
-        }
-        allow(high, target)?;
-        hops.push(hop(high, target, HopKind::Rollback));
-        return Ok(hops);
+        let to = match low.series() == target.series() {
+            true => target,
+            false => best(high, low.series(), None, target, catalogue)?,
+        };
+        allow(high, to)?;
+        hops.push(hop(high, to, HopKind::Rollback));
+        at = to;
     }
     while at.series() > target.series() {
         if at.series() < (3, 6) {
@@ -203,8 +233,11 @@ fn next(series: Series, by: i16) -> Version {
 }
 
 fn hop(from: Version, to: Version, kind: HopKind) -> Hop {
-    let is_old = to.series() == RECOMMENDED_3_5.series() && to < RECOMMENDED_3_5;
-    let note = is_old.then(|| format!("{to} will do; {RECOMMENDED_3_5} or later is better"));
+    let note = match (kind, Concern::of(to)) {
+        (HopKind::Rollback, _) => Some("back, without a downgrade of the data".to_owned()),
+        (_, Some(concern)) => Some(format!("{} or later is better: {to} has {}", concern.fixed_in, concern.told())),
+        (_, None) => None,
+    };
     Hop { from, to, kind, note }
 }
 
@@ -289,7 +322,7 @@ mod tests {
 
     /// `running` to `target`, as `3.5.34 3.6.15`, or the rule that forbids it.
     fn way(running: &str, target: &str, catalogue: &str) -> String {
-        let start = Start { running: &versions(running), auth: Some(false), consent: Consent::default() };
+        let start = Start { running: &versions(running), auth: Some(false), consent: Consent::default(), clients: &[] };
         match hops(start, target.parse().unwrap(), &versions(catalogue)) {
             Ok(hops) => hops.iter().map(|hop| hop.to.to_string()).collect::<Vec<_>>().join(" "),
             Err(error) => format!("{}: {error}", error.rule),
@@ -304,7 +337,20 @@ mod tests {
         assert_eq!(way("3.6.11", "3.6.15", ALL), "3.6.15");
         assert_eq!(way("3.6.15", "3.6.11", ALL), "3.6.11");
         assert_eq!(way("3.4.45", "3.5.26", ALL), "3.5.26");
-        assert_eq!(way("3.6.5", "3.7.2", ALL), "3.7.2");
+    }
+
+    #[test]
+    fn an_old_3_6_is_patched_before_3_7() {
+        assert_eq!(way("3.6.5 3.6.5 3.6.5", "3.7.2", ALL), "3.6.15 3.7.2");
+        assert_eq!(way("3.6.10 3.6.15", "3.7.2", ALL), "3.6.15 3.7.2");
+        assert_eq!(way("3.6.11", "3.7.2", ALL), "3.7.2");
+        let missing = way("3.6.5", "3.7.2", "3.6.5 3.6.10 3.7.2");
+        assert!(missing.starts_with("release-known") && missing.contains("add 3.6.11 or a later 3.6"), "{missing}");
+        // Beside 3.7 it cannot be patched any more: the newer ones go back first.
+        let mixed = way("3.6.5 3.7.2", "3.7.2", ALL);
+        assert!(mixed.starts_with("patch-3.6-first") && mixed.contains("playbook downgrade.yaml"), "{mixed}");
+        assert_eq!(way("3.6.5 3.7.2", "3.6.15", ALL), "3.6.15");
+        assert!(way("3.7.2", "3.6.5", ALL).starts_with("floor-3.6"));
     }
 
     #[test]
@@ -312,6 +358,9 @@ mod tests {
         assert_eq!(way("3.5.10 3.5.10 3.5.10", "3.6.15", ALL), "3.5.34 3.6.15");
         assert_eq!(way("3.5.0", "3.7.2", ALL), "3.5.34 3.6.15 3.7.2");
         assert_eq!(way("3.5.10 3.5.34", "3.6.15", ALL), "3.5.34 3.6.15");
+        assert_eq!(way("3.5.31", "3.6.15", ALL), "3.5.34 3.6.15");
+        assert_eq!(way("3.5.32", "3.6.15", ALL), "3.6.15");
+        assert!(way("3.4.45", "3.6.15", "3.5.31 3.6.15").contains("add 3.5.32 or a later 3.5"));
         assert!(way("3.5.10", "3.6.15", "3.6.15 3.5.20").contains("add 3.5.32 or a later 3.5"));
         assert!(way("3.5.10 3.6.15", "3.6.15", ALL).starts_with("patch-3.5-first"));
     }
@@ -349,7 +398,7 @@ mod tests {
 
     #[test]
     fn with_authentication_there_is_no_way_from_3_4_unless_it_is_allowed() {
-        let start = Start { running: &versions("3.4.45"), auth: Some(true), consent: Consent::default() };
+        let start = Start { running: &versions("3.4.45"), auth: Some(true), consent: Consent::default(), clients: &[] };
         let refused = hops(start, versions("3.7.2")[0], &versions(ALL)).unwrap_err();
         assert_eq!(refused.rule, "auth-3.4");
         assert!(refused.way_out.contains("allow_auth_hop"), "{refused}");
@@ -358,15 +407,36 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_would_lose_its_etcd_is_upgraded_first() {
+        let rule = |running: &str, target: &str, patroni: &str| {
+            let clients = [EtcdClient {
+                name: crate::inventory::sections::ClientName::Patroni,
+                version: patroni.parse().unwrap(),
+            }];
+            let start =
+                Start { running: &versions(running), auth: Some(true), consent: Consent::default(), clients: &clients };
+            let catalogue = versions("3.5.27 3.5.28 3.5.34 3.6.15");
+            hops(start, target.parse().unwrap(), &catalogue).map_or_else(|error| error.rule, |_| "")
+        };
+        assert_eq!(rule("3.5.27", "3.5.34", "4.0.7"), "client-compat");
+        assert_eq!(rule("3.5.27", "3.6.15", "4.0.7"), "client-compat");
+        assert_eq!(rule("3.5.27", "3.5.34", "4.0.8"), "");
+        assert_eq!(rule("3.5.34", "3.6.15", "4.0.7"), "", "it has managed so far");
+        assert_eq!(rule("3.5.27", "3.5.28", "4.1.4"), "client-compat", "only root may list members there");
+    }
+
+    #[test]
     fn down_goes_by_etcds_leave_or_while_an_old_member_is_left() {
         let kinds = |running: &str, target: &str| -> Vec<HopKind> {
-            let start = Start { running: &versions(running), auth: None, consent: Consent::default() };
+            let start = Start { running: &versions(running), auth: None, consent: Consent::default(), clients: &[] };
             hops(start, target.parse().unwrap(), &versions(ALL)).unwrap().iter().map(|hop| hop.kind).collect()
         };
         assert_eq!(kinds("3.6.15 3.6.15", "3.5.34"), [HopKind::Downgrade]);
         assert_eq!(kinds("3.7.2", "3.5.34"), [HopKind::Downgrade, HopKind::Downgrade]);
         assert_eq!(kinds("3.6.15 3.5.34", "3.5.34"), [HopKind::Rollback]);
         assert_eq!(kinds("3.5.34 3.4.45", "3.4.45"), [HopKind::Rollback]);
+        assert_eq!(kinds("3.7.2 3.6.15", "3.5.34"), [HopKind::Rollback, HopKind::Downgrade]);
+        assert!(way("3.6.15 3.5.34", "3.4.45", ALL).starts_with("downgrade-enabled"));
         assert!(way("3.5.34", "3.4.45", ALL).starts_with("downgrade-enabled"));
     }
 
@@ -375,7 +445,7 @@ mod tests {
         let of = |text: &str| -> Version { text.parse().unwrap() };
         let running = [("a", of("3.5.34")), ("b", of("3.5.20"))];
         let versions: Vec<Version> = running.iter().map(|(_, version)| *version).collect();
-        let start = Start { running: &versions, auth: Some(false), consent: Consent::default() };
+        let start = Start { running: &versions, auth: Some(false), consent: Consent::default(), clients: &[] };
         let catalogue = [of("3.5.34"), of("3.6.15"), of("3.7.2")];
         let hops = hops(start, of("3.7.2"), &catalogue).unwrap();
         let before = before(&running, &hops);
@@ -398,7 +468,7 @@ mod tests {
             target in version(),
             catalogue in prop::collection::vec(version(), 0..40),
         ) {
-            let start = Start { running: &running, auth: Some(false), consent: Consent::default() };
+            let start = Start { running: &running, auth: Some(false), consent: Consent::default(), clients: &[] };
             let Ok(hops) = hops(start, target, &catalogue) else { return Ok(()) };
             if hops.is_empty() {
                 prop_assert!(running.iter().all(|version| *version == target));
@@ -425,7 +495,7 @@ mod tests {
             let (first, last) = (catalogue[usize::from(minor - 4)], catalogue[usize::from(target - 4)]);
             prop_assume!(first < last);
             let go = |running: &[Version]| {
-                hops(Start { running, auth: None, consent: Consent::default() }, last, &catalogue).unwrap()
+                hops(Start { running, auth: None, consent: Consent::default(), clients: &[] }, last, &catalogue).unwrap()
             };
             let whole = go(&[first; 3]);
             prop_assume!(hop < whole.len());

@@ -10,8 +10,8 @@ use serde::{
 };
 
 use super::sections::{
-    AddressPool, AuthSection, BackupSection, EtcdSection, GuestSection, Image, MemberTls, Network, Placement, Pool,
-    TlsSection,
+    AddressPool, AuthSection, BackupSection, EtcdClient, EtcdSection, GuestSection, Image, MemberTls, Network,
+    Placement, Pool, TlsSection,
 };
 use crate::model::Seconds;
 
@@ -148,6 +148,9 @@ pub(super) struct ClusterEntry {
     pub(super) placement: Free,
     #[schemars(with = "BackupSection")]
     pub(super) backup: FreeMap,
+    /// Programs that use the cluster, and which version they are of.
+    #[schemars(with = "Vec<EtcdClient>")]
+    pub(super) clients: Free,
     pub(super) chrony: FreeMap,
     pub(super) fluentbit: FreeMap,
 }

@@ -138,19 +138,28 @@ pub static RULES: &[Rule] = &[
     rule("one-minor", "one minor version at a time", versions::one_minor),
     rule("forbidden-3.5.0", "never to 3.5.0, 3.5.1 or 3.5.2", versions::forbidden),
     rule("floor-3.5", "from 3.4 only to 3.5.26 or later", versions::floor_3_5),
-    rule("floor-3.6", "from 3.5 only to 3.6.11 or later", versions::floor_3_6),
-    rule("patch-3.5-first", "to 3.6 only from 3.5.26 or later", versions::patch_first),
+    rule("floor-3.6", "from 3.5 or 3.7 only to 3.6.11 or later", versions::floor_3_6),
+    rule("patch-3.5-first", "to 3.6 only from 3.5.32 or later", versions::patch_3_5_first),
+    rule("patch-3.6-first", "to 3.7 only from 3.6.11 or later", versions::patch_3_6_first),
     rule("auth-3.4", "not from 3.4 to 3.5 member by member while authentication is on", versions::auth),
     rule("cluster-version", "every member knows the cluster version that its servers have", versions::cluster_version),
     rule("storage-version", "from 3.6 on, the data on disk is of the cluster's version", versions::storage_version),
     rule("downgrade-enabled", "down only with an old member left, or after etcd agreed", versions::downgrade_enabled),
     rule("way-back", "the cluster is not newer by now than the server that is put back", versions::way_back),
     rule("no-downgrade", "not up while a downgrade goes on", versions::no_downgrade),
-    rule("patch-before-replace", "a 3.5 whose members are replaced is 3.5.26 or later", versions::patch_before_replace),
+    rule("patch-before-replace", "a 3.5 below 3.5.26 is upgraded before its members change, if that is possible", versions::patch_before_replace),
     rule("learners-only", "new members come as learners", changes::learners_only),
     rule("dead-goes-first", "a dead member is removed before another is added", changes::dead_goes_first),
     rule("as-decided", "a member that goes is what it was when that was decided", changes::as_decided),
     rule("live-goes-last", "a living member is removed only once another has taken its place", changes::live_goes_last),
+];
+
+/// Rules about the way to another version. They are asked once, before any member is touched: by `etcd_path`, and `no-v2-content`
+/// by `etcd_v2_content` before the hop to 3.6.
+pub static WAY_RULES: &[(&str, &str)] = &[
+    ("release-known", "every version on the way is in `etcd_releases`"),
+    ("client-compat", "clients that the inventory names can work with every version on the way"),
+    ("no-v2-content", "to 3.6 only without data of the v2 API on any member"),
 ];
 
 /// The ids of the rules that count.
@@ -164,8 +173,8 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "client-port", "addresses-known", "address-at-start",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-alarm", "linearizable-read", "caught-up", "quorum-after", "small-cluster", "versions-expected",
-            "one-minor", "forbidden-3.5.0", "floor-3.5", "floor-3.6", "patch-3.5-first", "auth-3.4", "cluster-version",
-            "storage-version", "downgrade-enabled", "no-downgrade", "strict-reconfig", "clock", "disk-room",
+            "one-minor", "forbidden-3.5.0", "floor-3.5", "floor-3.6", "patch-3.5-first", "patch-3.6-first", "auth-3.4",
+            "cluster-version", "storage-version", "downgrade-enabled", "no-downgrade", "strict-reconfig", "clock", "disk-room",
             "binary-verified", "snapshot-verified",
         ],
         (Profile::Restart, Before) => &[
@@ -242,7 +251,7 @@ fn judge_rules(off: Option<&str>, wanted: &[&str], gate: Gate, situation: &Situa
 }
 
 /// Whether a rule counts at all: none is off but for tests.
-pub(super) fn is_off(id: &str) -> bool {
+pub(crate) fn is_off(id: &str) -> bool {
     switched_off().is_some_and(|off| off == id)
 }
 

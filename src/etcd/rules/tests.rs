@@ -255,7 +255,8 @@ static CASES: &[Case] = {
         case("forbidden-3.5.0", Upgrade, Before, 3, |world| world.step = step(FROM, "3.5.2")),
         case("floor-3.5", Upgrade, Before, 3, |world| all_run(world, "3.4.45", "3.5.20")),
         case("floor-3.6", Upgrade, Before, 3, |world| world.step = step(FROM, "3.6.5")),
-        case("patch-3.5-first", Upgrade, Before, 3, |world| all_run(world, "3.5.10", TO)),
+        case("patch-3.5-first", Upgrade, Before, 3, |world| all_run(world, "3.5.31", TO)),
+        case("patch-3.6-first", Upgrade, Before, 3, |world| all_run(world, "3.6.10", "3.7.2")),
         case("auth-3.4", Upgrade, Before, 3, |world| {
             all_run(world, "3.4.45", FROM);
             world.now.auth = Some(true);
@@ -312,6 +313,9 @@ fn every_rule_is_documented() {
     let page = include_str!("../../../docs/gates.md");
     for rule in RULES {
         assert!(page.contains(&format!("| `{}` | {} |", rule.id, rule.demands)), "{}", rule.id);
+    }
+    for (id, demands) in WAY_RULES {
+        assert!(page.contains(&format!("| `{id}` | {demands} |")), "{id}");
     }
 }
 
@@ -406,6 +410,41 @@ fn data_that_differs_is_told_with_who_has_it() {
     assert!(told.contains("etcd-3 does not tell the hash"), "{told}");
     let told = verdict(Profile::Upgrade, &[Ok(1), Ok(2)]).told();
     assert!(told.contains("most of them have to agree"), "{told}");
+}
+
+#[test]
+fn a_dead_member_of_an_old_3_5_can_be_replaced() {
+    let against = |prepare: fn(&mut World)| -> Vec<&'static str> {
+        let mut world = World::on_the_way(Gate::Before, 3, "3.5.16", "3.5.16");
+        world.hosts[0].answers_others = Some(false);
+        prepare(&mut world);
+        let verdict = judge(Profile::Replace, Gate::Before, &world.situation());
+        verdict.against().map(|finding| finding.rule).collect()
+    };
+    let old = ["patch-before-replace"];
+    // All of it is healthy: then it is upgraded first.
+    assert_eq!(against(|world| world.change = Some(MemberChange::AddLearner)), old);
+    assert_eq!(against(|world| world.consent.shrink = true), old);
+    // The dead one goes, as the gate sees it, and as the step itself does, which asks only the others.
+    assert_eq!(against(|world| world.silence(1)), [""; 0]);
+    assert_eq!(
+        against(|world| {
+            drop(world.now.members.remove(0));
+            world.change = Some(MemberChange::Remove { replaced: false });
+        }),
+        [""; 0]
+    );
+    // It is out, and the next one is about to join, and to get its vote.
+    assert_eq!(
+        against(|world| {
+            world.every_view(|view| drop(view.list.as_mut().unwrap().remove(0)));
+            world.silence(1);
+            world.change = Some(MemberChange::AddLearner);
+            world.consent.outage = true;
+        }),
+        [""; 0]
+    );
+    assert_eq!(against(|world| world.change = Some(MemberChange::Promote)), [""; 0]);
 }
 
 #[test]

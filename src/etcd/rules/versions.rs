@@ -1,8 +1,8 @@
 //! Rules about versions.
 
 use super::{
-    super::observe::{Observation, Series, View},
-    Answer, Gate, Situation, Step, is_off,
+    super::observe::{Observation, Seen, Series, View},
+    Answer, Gate, MemberChange, Situation, Step, is_off,
 };
 use crate::model::Version;
 
@@ -12,9 +12,9 @@ const fn version(minor: u16, patch: u16) -> Version {
 
 /// Below this, 3.5 is no step on the way: promotions may be missing in its data, and removed members come back.
 pub const FLOOR_3_5: Version = version(5, 26);
-/// The 3.5 that is better taken.
+/// The first 3.5 from which etcd's own guide goes on to 3.6.
 pub const RECOMMENDED_3_5: Version = version(5, 32);
-/// Below this, 3.6 must not follow on 3.5.
+/// Below this, 3.6 must run neither beside 3.5 nor beside 3.7.
 pub const FLOOR_3_6: Version = version(6, 11);
 /// These lose data.
 const FORBIDDEN: [Version; 3] = [version(5, 0), version(5, 1), version(5, 2)];
@@ -37,12 +37,13 @@ type StepRule = (&'static str, fn(Step) -> Answer);
 
 /// Which rule forbids a step, if one does: for looking for a path.
 pub(in super::super) fn step_refusal(step: Step) -> Option<(&'static str, String, String)> {
-    let rules: [StepRule; 5] = [
+    let rules: [StepRule; 6] = [
         ("one-minor", minors),
         ("forbidden-3.5.0", forbidden_step),
         ("floor-3.5", floor_3_5_step),
         ("floor-3.6", floor_3_6_step),
-        ("patch-3.5-first", patch_first_step),
+        ("patch-3.5-first", patch_3_5_step),
+        ("patch-3.6-first", patch_3_6_step),
     ];
     rules.into_iter().filter(|(id, _)| !is_off(id)).find_map(|(id, check)| match check(step) {
         Answer::Refused { what, way_out } => Some((id, what, way_out)),
@@ -140,38 +141,79 @@ pub(super) fn floor_3_6(situation: &Situation<'_>, _: Gate) -> Answer {
 }
 
 fn floor_3_6_step(step: Step) -> Answer {
-    match crosses(step, (3, 5), (3, 6)) && step.to < FLOOR_3_6 {
+    let beside = [(3, 5), (3, 7)].into_iter().any(|other| crosses(step, other, (3, 6)));
+    match beside && step.to < FLOOR_3_6 {
         false => Answer::holds("3.6 is new enough"),
         true => Answer::refused(
-            format!("from 3.5, {} is too old a 3.6: it must be {FLOOR_3_6} or later", step.to),
+            format!("from {}, {} is too old a 3.6: it must be {FLOOR_3_6} or later", step.from, step.to),
             format!("take {FLOOR_3_6} or later"),
         ),
     }
 }
 
-pub(super) fn patch_first(situation: &Situation<'_>, _: Gate) -> Answer {
-    with_step(situation, patch_first_step)
+pub(super) fn patch_3_5_first(situation: &Situation<'_>, _: Gate) -> Answer {
+    with_step(situation, patch_3_5_step)
 }
 
-fn patch_first_step(step: Step) -> Answer {
-    match crosses(step, (3, 5), (3, 6)) && step.from < FLOOR_3_5 {
+fn patch_3_5_step(step: Step) -> Answer {
+    match crosses(step, (3, 5), (3, 6)) && step.from < RECOMMENDED_3_5 {
         false => Answer::holds("3.5 was patched"),
         true => Answer::refused(
-            format!("from {} to 3.6, members that were promoted or removed can keep 3.6 from starting", step.from),
+            format!(
+                "etcd supports an upgrade to 3.6 only from {RECOMMENDED_3_5} or later, and this begins with {}: what an older 3.5 has left in its data can keep 3.6 from starting",
+                step.from
+            ),
             format!("go to {RECOMMENDED_3_5} or later first"),
         ),
     }
 }
 
-pub(super) fn patch_before_replace(situation: &Situation<'_>, _: Gate) -> Answer {
-    let old = situation.now.views().find(|(_, view)| view.version.series() == (3, 5) && view.version < FLOOR_3_5);
-    match old {
-        None => Answer::holds("no member runs an old 3.5"),
-        Some((name, view)) => Answer::refused(
-            format!("{name} runs {}: its snapshots carry a wrong list of members to new ones", view.version),
-            format!("go to {RECOMMENDED_3_5} or later first"),
+pub(super) fn patch_3_6_first(situation: &Situation<'_>, _: Gate) -> Answer {
+    with_step(situation, patch_3_6_step)
+}
+
+fn patch_3_6_step(step: Step) -> Answer {
+    match crosses(step, (3, 6), (3, 7)) && step.from < FLOOR_3_6 {
+        false => Answer::holds("3.6 was patched"),
+        true => Answer::refused(
+            format!(
+                "etcd supports an upgrade to 3.7 only from {FLOOR_3_6} or later, and this begins with {}: an older 3.6 may not be able to run beside 3.7",
+                step.from
+            ),
+            format!("go to {FLOOR_3_6} or later first"),
         ),
     }
+}
+
+/// A cluster that is whole can be upgraded before its members change. One that is not has to be repaired as it is: otherwise there
+/// would be no way to do either.
+pub(super) fn patch_before_replace(situation: &Situation<'_>, _: Gate) -> Answer {
+    let old = situation.now.views().find(|(_, view)| view.version.series() == (3, 5) && view.version < FLOOR_3_5);
+    let Some((name, view)) = old else { return Answer::holds("no member runs an old 3.5") };
+    let what =
+        format!("{name} runs {}, and its snapshots may carry an outdated member list to new members", view.version);
+    let is_under_way =
+        matches!(situation.change, Some(MemberChange::Promote | MemberChange::Remove { replaced: true }));
+    match unfit_for_upgrade(situation.now) {
+        _ if is_under_way => Answer::holds(format!("{what}; the change has begun, and is completed")),
+        Some(why) => Answer::holds(format!(
+            "{what}; it cannot be upgraded first, because {why}: after this, upgrade to {RECOMMENDED_3_5} or later"
+        )),
+        None => Answer::refused(
+            what,
+            format!("upgrade to {RECOMMENDED_3_5} or later first: `etcdrun playbook upgrade.yaml`"),
+        ),
+    }
+}
+
+/// Why a cluster cannot be upgraded before it is repaired, if it cannot.
+fn unfit_for_upgrade(now: &Observation) -> Option<String> {
+    if let Some(trouble) = now.members.iter().find_map(Seen::trouble) {
+        return Some(trouble);
+    }
+    let is_seen = |id: u64| now.views().any(|(_, view)| view.id == id);
+    let gone = now.list().iter().find(|member| !is_seen(member.id))?;
+    Some(format!("{} does not answer", now.name(gone.id)))
 }
 
 pub(super) fn auth(situation: &Situation<'_>, _: Gate) -> Answer {

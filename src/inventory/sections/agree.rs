@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{AuthMethod, AuthSection, CaSection, EtcdSection, MemberTls, Release, TlsSection};
 use crate::{
-    etcd::settings,
+    etcd::{advisories::Concern, settings},
     inventory::types::{Cluster, Host, Inventory},
     model::{Span, Version},
     pki::{self, PkiError},
@@ -291,6 +291,7 @@ impl Check<'_> {
         if !settings::is_known(version) {
             return;
         }
+        self.discovery_url(etcd, version, node);
         let written = node.as_map().and_then(|map| map.get("settings"));
         for name in etcd.settings.keys() {
             if let Some((message, help)) = settings::problem(version, name) {
@@ -298,6 +299,24 @@ impl Check<'_> {
                 self.diagnostics.push(Diagnostic::error(span, message).maybe_help(help));
             }
         }
+    }
+
+    /// A member may be of another version than its cluster, whose `discovery` it has.
+    fn discovery_url(&mut self, etcd: &EtcdSection, version: Version, node: &Node) {
+        let general = || self.section::<EtcdSection>("etcd").is_some_and(|section| section.discovery.url.is_some());
+        let field = match (&etcd.discovery.url, etcd.version) {
+            (Some(_), _) => "discovery",
+            (None, Some(_)) if general() => "version",
+            _ => return,
+        };
+        if settings::has_discovery_url(version) {
+            return;
+        }
+        let span = place(node, field);
+        let message =
+            format!("etcd {version} cannot form a cluster by `discovery.url`: 3.6 was the last version to have it");
+        let help = "remove it: a cluster that exists does not need it, and a new one takes its members from the inventory, or from DNS with `discovery: {dns_srv: DOMAIN}`";
+        self.diagnostics.push(Diagnostic::error(span, message).help(help));
     }
 
     fn version(&mut self, version: Version, span: Span) {
@@ -310,6 +329,10 @@ impl Check<'_> {
         if version.series() == (3, 5) && version.patch < 3 {
             let message = format!("etcd {version} can lose data: 3.5.0 to 3.5.2 must not be run");
             self.diagnostics.push(Diagnostic::error(span, message).help("take the newest 3.5"));
+        } else if let Some(concern) = Concern::of(version) {
+            let message = format!("etcd {version} has known problems: {}", concern.told());
+            let help = format!("take {} or later", concern.fixed_in);
+            self.diagnostics.push(Diagnostic::warning(span, message).help(help));
         }
         // Whoever lists releases means to install one of them; an inventory without any may be for other things.
         if !self.inventory.etcd_releases.is_empty() && !self.releases.contains_key(&version) {

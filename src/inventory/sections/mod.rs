@@ -8,6 +8,7 @@ mod agree;
 mod allot;
 mod auth;
 mod backup;
+mod clients;
 mod etcd;
 mod guest;
 mod hypervisor;
@@ -23,6 +24,7 @@ pub(super) use agree::agree;
 pub(super) use allot::{AddressPool, Placement, allot};
 pub use auth::{Access, AuthMethod, AuthRole, AuthSection, AuthUser, Permission};
 pub use backup::BackupSection;
+pub use clients::{ClientName, EtcdClient};
 pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Metrics, MetricsLevel, Release};
 pub(super) use guest::GuestSection;
 pub(super) use hypervisor::{Image, Network, NetworkMode, Pool};
@@ -49,6 +51,7 @@ pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
         "tls" => drop(source::check::<TlsSection>(node, diagnostics)),
         "auth" => drop(source::check::<AuthSection>(node, diagnostics)),
         "backup" => drop(source::check::<BackupSection>(node, diagnostics)),
+        "clients" => drop(source::check::<Vec<EtcdClient>>(node, diagnostics)),
         _ => {}
     }
 }

@@ -12,7 +12,7 @@ use super::{
     cluster::{Cluster, ClusterArgs, ClusterKey, Member},
 };
 use crate::{
-    etcd::{ClusterRecord, Phase},
+    etcd::{ClusterRecord, Phase, settings},
     inventory::sections::EtcdSection,
     model::{Effects, Outcome, Value},
     remote::Payload,
@@ -132,6 +132,7 @@ impl EngineAction for Decide {
             return Err(ActionError::Failed(why));
         }
         if matches!(decision, Decision::Begin | Decision::GoOn(_)) {
+            check_discovery(&self.module.etcd)?;
             self.check_reach(context).await?;
         }
         let (starting, record) = match decision {
@@ -208,6 +209,17 @@ impl Decide {
             }
         };
         text
+    }
+}
+
+/// Where the version was a template, nobody has looked before. A server that does not know the setting ignores it, and each member
+/// would begin a cluster of its own.
+fn check_discovery(etcd: &EtcdSection) -> Result<(), ActionError> {
+    match (&etcd.discovery.url, etcd.version) {
+        (Some(_), Some(version)) if !settings::has_discovery_url(version) => Err(ActionError::Failed(format!(
+            "etcd {version} cannot form a cluster by `discovery.url`: 3.6 was the last version to have it; remove it from the inventory, or use `discovery: {{dns_srv: DOMAIN}}`"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -300,6 +312,18 @@ mod tests {
             assert!(matches!(decided(None, refused), Decision::Refuse(_)), "{refused}");
         }
         assert_eq!(decided(None, "ddu"), Decision::Exists);
+    }
+
+    #[test]
+    fn members_that_would_not_find_each_other_are_not_started() {
+        let section = |version: &str, discovery: &str| -> EtcdSection {
+            serde_json::from_value(serde_json::json!({ "version": version, "discovery": { discovery: "example.org" } }))
+                .unwrap()
+        };
+        assert!(check_discovery(&section("3.6.15", "url")).is_ok());
+        assert!(check_discovery(&section("3.7.2", "dns_srv")).is_ok());
+        let refused = check_discovery(&section("3.7.2", "url")).unwrap_err().to_string();
+        assert!(refused.contains("3.6 was the last") && refused.contains("dns_srv"), "{refused}");
     }
 
     #[test]

@@ -267,6 +267,7 @@ const HOPELESS: &[&str] = &[
     "floor-3.5",
     "floor-3.6",
     "patch-3.5-first",
+    "patch-3.6-first",
     "auth-3.4",
     "patch-before-replace",
     "binary-verified",

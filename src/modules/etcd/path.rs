@@ -17,7 +17,7 @@ use crate::{
         path::{Hop, before, hops_from, without_way_back},
         rules::Consent,
     },
-    inventory::sections::Release,
+    inventory::sections::{EtcdClient, Release},
     model::{Effects, Outcome, Value, Version},
 };
 
@@ -40,6 +40,9 @@ pub struct EtcdPath {
     /// Go from 3.4 to 3.5 although authentication is on.
     #[serde(default)]
     allow_auth_hop: bool,
+    /// The cluster's `clients`.
+    #[serde(default)]
+    clients: Vec<EtcdClient>,
     /// What runs before a hop may have to be put back, so the catalogue must have it too.
     #[serde(default)]
     rollback: bool,
@@ -92,15 +95,16 @@ impl EngineAction for Look {
         }
         let catalogue: Vec<Version> = releases.keys().filter_map(|name| name.parse().ok()).collect();
         let consent = Consent { auth_hop: self.module.allow_auth_hop, ..Consent::default() };
-        let hops = match hops_from(&seen, *version, &catalogue, consent) {
+        let clients = if self.cluster.auth.is_enabled() { self.module.clients.as_slice() } else { &[] };
+        let hops = match hops_from(&seen, *version, &catalogue, consent, clients) {
             Ok(hops) => hops,
-            Err(error) => return Ok(refused(error.to_string())),
+            Err(error) => return Ok(refused(format!("{}: {error}", error.rule))),
         };
         let goes_down = |hop: &Hop| hop.to.series() < hop.from.series();
         if let Some(hop) = hops.iter().find(|hop| goes_down(hop) != self.module.down) {
             let msg = match self.module.down {
-                true => format!("{} is not below {}: this is no downgrade", hop.to, hop.from),
-                false => format!("{} is below {}: playbooks/downgrade.yaml goes down", hop.to, hop.from),
+                true => format!("{} is not below {}; run `etcdrun playbook upgrade.yaml`", hop.to, hop.from),
+                false => format!("{} is below {}; run `etcdrun playbook downgrade.yaml`", hop.to, hop.from),
             };
             return Ok(refused(msg));
         }
@@ -114,7 +118,7 @@ impl EngineAction for Look {
                  the member where it fails (`on_failure: halt`)"
             )));
         }
-        let words: Vec<String> = hops.iter().map(|hop| format!("{} → {}", hop.from, hop.to)).collect();
+        let words: Vec<String> = hops.iter().map(told).collect();
         let msg = if words.is_empty() { format!("all run {version}") } else { words.join(", ") };
         let from: serde_json::Map<String, Value> =
             hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
@@ -123,6 +127,12 @@ impl EngineAction for Look {
         let before = serde_json::to_value(&before).unwrap_or_default();
         Ok(outcome.with("hops", hops).with("from", Value::Object(from)).with("before", before))
     }
+}
+
+/// A hop as people read it, with what they might want to know of it.
+fn told(hop: &Hop) -> String {
+    let note = hop.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    format!("{} → {}{note}", hop.from, hop.to)
 }
 
 fn refused(msg: String) -> Outcome {

@@ -71,6 +71,45 @@ fn neither_data_nor_its_disk_takes_a_folder_that_others_need() {
     }
 }
 
+fn problems_of(etcd: &str, member: &str, more: &str) -> String {
+    let releases: String =
+        ["3.5.27", "3.6.15", "3.7.2"].map(|it| format!("  {it}: {{ file: etcd, sha256: {SUM} }}\n")).concat();
+    load(&format!(
+        "etcd_releases:\n{releases}clusters:\n  one:\n    etcd: {{ {etcd} }}\n{more}    members: {{ a1: {{ address: 10.0.0.1{member} }} }}\n"
+    ))
+    .problems()
+}
+
+#[test]
+fn a_cluster_of_3_7_cannot_form_by_a_discovery_url() {
+    let url = "discovery: { url: https://example.org/1 }";
+    assert_eq!(problems_of(&format!("version: 3.6.15, {url}"), "", ""), "");
+    assert_eq!(problems_of("version: 3.7.2, discovery: { dns_srv: example.org }", "", ""), "");
+    for (etcd, member) in
+        [(format!("version: 3.7.2, {url}"), ""), (format!("version: 3.6.15, {url}"), ", etcd: { version: 3.7.2 }")]
+    {
+        let said = problems_of(&etcd, member, "");
+        assert!(said.contains("3.7.2 cannot form a cluster by `discovery.url`"), "{said}");
+        assert!(said.contains("a cluster that exists does not need it") && said.contains("dns_srv"), "{said}");
+    }
+}
+
+#[test]
+fn a_release_with_known_problems_is_told_with_the_one_to_take() {
+    let said = problems_of("version: 3.5.27", "", "");
+    assert!(said.contains("CVE-2026-33413") && said.contains("take 3.5.33 or later"), "{said}");
+    assert!(said.starts_with("warning: ") && !said.contains("error: "), "{said}");
+}
+
+#[test]
+fn clients_are_known_programs_with_a_version() {
+    let clients = |text: &str| problems_of("version: 3.6.15", "", &format!("    clients: {text}\n"));
+    assert_eq!(clients("[{ name: patroni, version: 4.1.4 }]"), "");
+    for wrong in ["[{ name: patron, version: 4.1.4 }]", "[{ name: patroni }]", "[{ name: patroni, version: 4 }]"] {
+        assert_ne!(clients(wrong), "", "{wrong}");
+    }
+}
+
 #[test]
 fn templates_and_secrets_can_stand_where_values_do() {
     let text = format!(
