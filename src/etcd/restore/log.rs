@@ -12,7 +12,7 @@ use super::{NewCluster, NewMember, TERM, store};
 
 /// Kinds of records in a log.
 const METADATA: u64 = 1;
-const ENTRY: u64 = 2;
+pub(super) const ENTRY: u64 = 2;
 const STATE: u64 = 3;
 const SUM: u64 = 4;
 const SNAPSHOT: u64 = 5;
@@ -233,12 +233,12 @@ impl AsyncWrite for TailReader {
 }
 
 /// The fields of a message that matter here: the first numbers, and the first bytes.
-struct Fields<'m> {
-    numbers: [u64; 4],
-    bytes: Option<&'m [u8]>,
+pub(super) struct Fields<'m> {
+    pub numbers: [u64; 4],
+    pub bytes: Option<&'m [u8]>,
 }
 
-enum Frame {
+pub(super) enum Frame {
     /// Its own length, and that with what is before and behind it.
     Record {
         body: usize,
@@ -249,7 +249,7 @@ enum Frame {
 }
 
 /// How long the first record is.
-fn frame_length(bytes: &[u8]) -> Frame {
+pub(super) fn frame_length(bytes: &[u8]) -> Frame {
     let Some(field) = bytes.first_chunk::<8>().map(|field| u64::from_le_bytes(*field)) else {
         return Frame::Incomplete;
     };
@@ -265,7 +265,7 @@ fn frame_length(bytes: &[u8]) -> Frame {
     }
 }
 
-fn fields(mut bytes: &[u8]) -> Option<Fields<'_>> {
+pub(super) fn fields(mut bytes: &[u8]) -> Option<Fields<'_>> {
     let mut found = Fields { numbers: [0; 4], bytes: None };
     while !bytes.is_empty() {
         let key = read_varint(&mut bytes)?;
@@ -303,8 +303,35 @@ pub(super) fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A snapshot of a log whose store is this.
+    pub(in super::super) fn snapshot_file(store: &[u8]) -> Vec<u8> {
+        let metadata = Message::default().number(2, 9).number(3, 1);
+        let snapshot = Message::default().bytes(1, store).bytes(2, &metadata.0);
+        Message::default().number(1, u64::from(crc(0, &snapshot.0))).bytes(2, &snapshot.0).0
+    }
+
+    /// A log that has entries at these places, and room behind them.
+    pub(in super::super) fn log_of(entries: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let metadata = Message::default().number(1, 1).number(2, 2);
+        let begun = Log::default().record(SUM, None).record(METADATA, Some(&metadata));
+        let log = entries.iter().fold(begun, |log, (index, data)| {
+            log.record(ENTRY, Some(&Message::default().number(1, 0).number(2, 1).number(3, *index).bytes(4, data)))
+        });
+        [log.bytes, vec![0; 512]].concat()
+    }
+
+    /// A request of the v2 API.
+    pub(in super::super) fn request_bytes(method: &str, path: &str) -> Vec<u8> {
+        Message::default().number(1, 77).bytes(2, method.as_bytes()).bytes(3, path.as_bytes()).bytes(4, b"value").0
+    }
+
+    /// A request in the envelope of the v3 API.
+    pub(in super::super) fn enveloped(field: u8, request: &[u8]) -> Vec<u8> {
+        Message::default().number(1, 78).bytes(field, request).0
+    }
 
     #[test]
     fn the_sum_is_that_of_castagnoli() {

@@ -16,6 +16,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod user;
+pub(crate) mod v2;
 
 use std::{fs::File, path::Path};
 

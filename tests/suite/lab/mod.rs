@@ -31,6 +31,7 @@ mod systemd;
 mod tools;
 mod turns;
 mod upgrade;
+mod versions;
 mod web;
 mod writer;
 

@@ -14,7 +14,7 @@ use super::{
     writer::{Manner, Writer, Written, found},
 };
 
-const NO_AUTH: &str = "    etcd: { version: VERSION }\n    auth: { enabled: false }\n";
+pub(super) const NO_AUTH: &str = "    etcd: { version: VERSION }\n    auth: { enabled: false }\n";
 
 /// A cluster of `from` whose inventory says that it should be of `to`, and knows all versions.
 pub(super) fn site(members: usize, from: &str, sections: &str) -> Site {
