@@ -215,7 +215,7 @@ fn results_of_any_number_and_size_are_bounded() {
             sent += text.len();
             reader.push(Source::Stdout, text.as_bytes());
             while reader.next().unwrap().is_some() {}
-            if sent > 192 << 20 || number > 2_000_000 {
+            if sent > 80 << 20 || number > 600_000 {
                 break;
             }
         }
