@@ -36,7 +36,12 @@ impl Moment {
     }
 
     /// Longer ago than any host has been up.
-    const LONG_AGO: u64 = u32::MAX as u64;
+    const LONG_AGO: u64 = 4_000_000_000;
+
+    /// By the time of day alone.
+    pub(super) fn by_clock(at: i64) -> Self {
+        Self { at, up: None }
+    }
 
     /// How many seconds ago it was, at least a part of one more than is known. While this machine has not booted, by a clock that
     /// nobody sets. A moment that is still to come by the time of day was who knows when.
@@ -193,11 +198,6 @@ impl NodePast {
 mod tests {
     use super::*;
 
-    /// By the time of day alone.
-    fn at(at: i64) -> Moment {
-        Moment { at, up: None }
-    }
-
     #[test]
     fn how_long_ago_does_not_depend_on_who_sets_the_clock() {
         let now = jiff::Timestamp::now().as_millisecond();
@@ -219,18 +219,18 @@ mod tests {
     #[test]
     fn a_failure_is_over_and_a_lost_connection_is_not() {
         let mut node = NodePast::default();
-        node.intended(at(5));
+        node.intended(Moment::by_clock(5));
         node.settled(Status::Unreachable, false, false, None);
-        node.intended(at(9));
-        assert_eq!((node.in_flight.clone(), node.round), (Some(at(5)), 0), "the first intent counts");
+        node.intended(Moment::by_clock(9));
+        assert_eq!((node.in_flight.clone(), node.round), (Some(Moment::by_clock(5)), 0), "the first intent counts");
         node.settled(Status::Failed, false, false, None);
         assert_eq!((node.in_flight.clone(), node.round, node.done.is_some()), (None, 1, false));
-        node.intended(at(20));
+        node.intended(Moment::by_clock(20));
         node.settled(Status::Failed, false, true, None);
-        assert_eq!((node.in_flight.clone(), node.round, node.doubt), (Some(at(20)), 1, true));
+        assert_eq!((node.in_flight.clone(), node.round, node.doubt), (Some(Moment::by_clock(20)), 1, true));
         node.assumed(false);
         assert_eq!((node.in_flight.clone(), node.round, node.doubt), (None, 2, false));
-        node.intended(at(30));
+        node.intended(Moment::by_clock(30));
         node.assumed(true);
         assert_eq!(node.done.unwrap().status, Status::Changed);
     }

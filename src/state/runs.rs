@@ -13,8 +13,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
 use super::{
-    Bundle, Journal, Line, NodePast, Operator, ReadJournal, Record, RunId, StateError, StateFolder, Vault,
-    folder::open_private, past::Moment, read_journal, record::JOURNAL_VERSION,
+    Bundle, Journal, Line, Moment, NodePast, Operator, ReadJournal, Record, RunId, StateError, StateFolder, Vault,
+    folder::open_private, read_journal, record::JOURNAL_VERSION,
 };
 use crate::{
     model::{RunResult, Status},

@@ -18,6 +18,7 @@ use etcdrun::{
         Session, Step, StepSink, Surroundings,
     },
 };
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -101,22 +102,27 @@ impl Drop for Gone {
     }
 }
 
-/// The kernel's guard against links in sticky folders. It is the machine's, so it is put back at once.
-struct ProtectedSymlinks(String);
+/// The kernel's guard against links in sticky folders. It is the machine's, so it is put back, and one test at a time has it.
+struct ProtectedSymlinks {
+    before: String,
+    _turn: fs::File,
+}
 
 impl ProtectedSymlinks {
     const PATH: &str = "/proc/sys/fs/protected_symlinks";
 
     fn set(on: bool) -> Self {
+        let turn = fs::File::create(std::env::temp_dir().join("etcdrun-test-symlinks")).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
         let before = fs::read_to_string(Self::PATH).unwrap();
         fs::write(Self::PATH, if on { "1" } else { "0" }).unwrap();
-        Self(before)
+        Self { before, _turn: turn }
     }
 }
 
 impl Drop for ProtectedSymlinks {
     fn drop(&mut self) {
-        fs::write(Self::PATH, &self.0).unwrap();
+        fs::write(Self::PATH, &self.before).unwrap();
     }
 }
 
