@@ -4,7 +4,7 @@
 //! them, and for each member the few bytes of its log and of its raft snapshot. etcd's own tool is not in every release that can
 //! be installed, and would have to be on every member; this needs neither. The tests compare it with that tool, record by record, and
 //! with servers of every minor version. What differs on purpose: alarms and a downgrade of the old cluster do not come along, root
-//! gets the password that is kept here, and pages that nothing leads to any more stay where they are.
+//! gets the password that is kept here, and the raft snapshot knows the members' names from the beginning.
 //!
 //!     data/member/snap/db                    the database; the same for all members
 //!     data/member/snap/TERM-INDEX.snap       who the members are, for raft
