@@ -30,11 +30,6 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// One of which the time of day alone is known.
-    pub(super) fn by_clock(at: i64) -> Self {
-        Self { at, up: None }
-    }
-
     /// Longer ago than any host has been up.
     const LONG_AGO: u64 = 4_000_000_000;
 
