@@ -62,7 +62,8 @@ pub struct BackupCommand {
     args: VerbArgs,
 }
 
-/// How to get into a bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the inventory.
+/// How to get into a bucket; keys come from the inventory, else from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or what else the
+/// environment has.
 #[derive(Args, Clone, Debug, Default)]
 pub struct BucketArgs {
     /// The URL of a service that speaks S3

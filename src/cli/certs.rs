@@ -21,7 +21,7 @@ use crate::{
     inventory::{Inventory, sections::TlsSection},
     pki::{Authority, Certificate, Keeping, PkiError, Renewal, STRANGER, Store},
     source::{did_you_mean, from_node},
-    state::write_private,
+    state::{StateFolder, write_private},
 };
 
 /// What a list of certificates is not.
@@ -36,10 +36,6 @@ pub struct CertsCommand {
     #[arg(short, long, value_name = "PATH", global = true)]
     inventory: Vec<PathBuf>,
 
-    /// The cluster, where the inventory has several
-    #[arg(short, long, value_name = "NAME", global = true)]
-    cluster: Option<String>,
-
     /// Keep certificates in this folder [default: .etcdrun beside the inventory]
     #[arg(long, value_name = "FOLDER", global = true)]
     state_dir: Option<PathBuf>,
@@ -51,7 +47,10 @@ pub struct CertsCommand {
 #[derive(Subcommand, Debug)]
 enum Verb {
     /// List authorities, and what they have issued, with the day that each ends; what members show is told by `etcdrun status`
-    List,
+    List {
+        #[command(flatten)]
+        of: OfCluster,
+    },
     /// Give a user of etcd a certificate, unless there is a good one
     Issue {
         /// The user; it becomes the common name
@@ -59,6 +58,8 @@ enum Verb {
         /// Issue a new key and certificate in any case
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        of: OfCluster,
     },
     /// Renew certificates of members and users that end soon; nothing restarts, and what has expired is mended too
     Renew(Box<RenewArgs>),
@@ -71,51 +72,65 @@ enum Verb {
         /// The folder; it is made if it is missing
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         to: PathBuf,
+        #[command(flatten)]
+        of: OfCluster,
     },
+}
+
+#[derive(Args, Debug)]
+struct OfCluster {
+    /// The cluster [default: all for `list`, else the only one]
+    #[arg(short, long, value_name = "NAME")]
+    cluster: Option<String>,
 }
 
 pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliError> {
     let paths =
         InventoryArgs { inventory: args.inventory.clone(), keys: args.keys.clone(), ..InventoryArgs::default() };
-    let common =
-        || Common { inventory: paths.clone(), cluster: args.cluster.clone(), state_dir: args.state_dir.clone() };
-    match &args.verb {
+    let common = || Common { inventory: paths.clone(), state_dir: args.state_dir.clone() };
+    let of = match &args.verb {
         Verb::Renew(renew) => return renewal::renew(renew, common(), invocation),
         Verb::RotateCa(rotate) => return renewal::rotate(rotate, common(), invocation),
-        Verb::List | Verb::Issue { .. } | Verb::Export { .. } => {}
-    }
+        Verb::List { of } | Verb::Issue { of, .. } | Verb::Export { of, .. } => of.cluster.as_deref(),
+    };
     let mut input = Input::new(&args.keys, Opening::All, invocation);
     let inventory = input.inventory(&paths, invocation);
     input.check(invocation)?;
     let state = state_folder(args.state_dir.as_deref(), &input.inventories, invocation);
-    if let Verb::List = args.verb {
-        let clusters = inventory
-            .clusters()
-            .filter(|cluster| args.cluster.as_deref().is_none_or(|name| name == cluster.name.as_str()));
-        let mut rows = Vec::new();
-        for cluster in clusters {
-            rows.extend(Holders::of(&inventory, cluster.name.as_str()).rows(state.path())?);
-        }
-        invocation.print(&listing(&rows, invocation.json))?;
-        if !invocation.json && rows.iter().any(|row| row.kind == "member") {
-            invocation.print(ISSUED)?;
-        }
-        return Ok(Exit::Success);
-    }
-    let name = the_cluster(&inventory, args.cluster.as_deref())?;
-    let store = Store::new(state.path(), &name);
+    let of_one = || -> Result<(String, Store), CliError> {
+        let name = the_cluster(&inventory, of)?;
+        Ok((name.clone(), Store::new(state.path(), &name)))
+    };
     match &args.verb {
-        Verb::List | Verb::Renew(_) | Verb::RotateCa(_) => {}
-        Verb::Issue { user, force } => {
-            let paths = issue(&inventory, &input, &name, &store, user, *force)?;
-            invocation.print(&paths)?;
+        Verb::Renew(_) | Verb::RotateCa(_) => {}
+        Verb::List { .. } => list(&inventory, of, &state, invocation)?,
+        Verb::Issue { user, force, .. } => {
+            let (name, store) = of_one()?;
+            invocation.print(&issue(&inventory, &input, &name, &store, user, *force)?)?;
         }
-        Verb::Export { user, to } => {
+        Verb::Export { user, to, .. } => {
+            let (_, store) = of_one()?;
             let keeping = Keeping { store: &store, opener: input.sources.opener() };
             invocation.print(&export(&keeping, user, to)?)?;
         }
     }
     Ok(Exit::Success)
+}
+
+fn list(inventory: &Inventory, of: Option<&str>, state: &StateFolder, invocation: &Invocation) -> Result<(), CliError> {
+    let names: Vec<String> = match of {
+        Some(name) => vec![find_cluster(inventory, name)?],
+        None => inventory.clusters().map(|cluster| cluster.name.to_string()).collect(),
+    };
+    let mut rows = Vec::new();
+    for name in names {
+        rows.extend(Holders::of(inventory, &name).rows(state.path())?);
+    }
+    invocation.print(&listing(&rows, invocation.json))?;
+    if !invocation.json && rows.iter().any(|row| row.kind == "member") {
+        invocation.print(ISSUED)?;
+    }
+    Ok(())
 }
 
 /// The cluster that is named, or the only one.

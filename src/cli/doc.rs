@@ -225,3 +225,35 @@ fn plain_value(value: &Value) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What may be left out has a value then, and the page says which.
+    #[test]
+    fn every_default_of_a_scalar_is_shown() {
+        let is_scalar = |kind: &str| matches!(kind, "string" | "integer" | "number" | "boolean");
+        for module in modules::all() {
+            let schema = module.schema();
+            let schema = schema.as_value();
+            let required = schema["required"].as_array().cloned().unwrap_or_default();
+            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                let kind = resolve(property, schema);
+                let is_choice = kind.get("enum").is_some() || !described_choices(kind).is_empty();
+                let is_nullable = property["type"]
+                    .as_array()
+                    .is_some_and(|types| types.iter().any(|kind| kind == "null"))
+                    || ["anyOf", "oneOf"].iter().any(|key| {
+                        property[*key].as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] == "null"))
+                    });
+                let is_scalar = kind["type"].as_str().is_some_and(is_scalar) || is_choice;
+                if is_scalar && !is_nullable && !required.contains(&Value::from(name.as_str())) {
+                    assert!(property.get("default").is_some(), "{}: {name} {property}", module.name);
+                }
+            }
+        }
+        let page = page(find_module("etcd_gate").unwrap(), &Look { color: false, live: false, width: 100 });
+        assert!(page.contains("default: 1m"), "{page}");
+    }
+}

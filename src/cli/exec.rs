@@ -29,7 +29,7 @@ const COMMANDS: [&str; 3] = ["command", "shell", "script"];
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  etcdrun exec all --read-only -- uptime\n  etcdrun exec 'hv[1-3]' -b --shell 'virsh list --all | grep running'\n  etcdrun exec members -m service -a 'name=etcd state=restarted'"
+    after_help = "Examples:\n  etcdrun exec all --read-only -- uptime\n  etcdrun exec 'hv[1-3]' -b --shell 'virsh list --all | grep running'\n  etcdrun exec hypervisors -b -m service -a 'name=chrony state=restarted'"
 )]
 pub struct ExecArgs {
     /// The hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection

@@ -80,7 +80,12 @@ impl Input {
 
     pub fn playbook(&mut self, name: &str, options: &LoadOptions) -> Option<Playbook> {
         match playbook::find(name, Path::new("")) {
-            Ok(source) => Some(playbook::load(&source, options, &mut self.sources, &mut self.diagnostics)),
+            Ok(source) => {
+                let options = LoadOptions { embedded_roles_only: playbook::is_embedded_name(name), ..options.clone() };
+                let loaded = playbook::load(&source, &options, &mut self.sources, &mut self.diagnostics);
+                playbook::hidden(name, &source).into_iter().for_each(|warning| self.diagnostics.push(warning));
+                Some(loaded)
+            }
             Err(problem) => {
                 self.diagnostics.push(problem);
                 None

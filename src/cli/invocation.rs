@@ -12,6 +12,7 @@ use super::{
     config::Settings,
     plan::Planned,
     record::Resumed,
+    shell::quote,
     terminal::ask_secret,
 };
 use crate::{
@@ -81,6 +82,16 @@ impl Invocation {
             ask: may_ask.then_some(ask),
         };
         Keyring::new(options, self.masker.clone())
+    }
+
+    /// The command line, as one could type it again.
+    pub fn as_typed(&self) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+        let word = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+            true => word.clone(),
+            false => quote(word),
+        };
+        std::iter::once("etcdrun".to_owned()).chain(self.command.iter().map(word)).collect::<Vec<_>>().join(" ")
     }
 
     pub fn detail(&self, diff: bool) -> Detail {

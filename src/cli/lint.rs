@@ -11,7 +11,7 @@ use super::{
     run::load_options,
 };
 use crate::{
-    compile::Selection,
+    compile::{self, Selection},
     playbook::{LoadOptions, Playbook},
 };
 
@@ -41,11 +41,20 @@ pub fn run(args: &LintArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     for playbook in playbooks.iter().filter(|_| whole) {
         input.compile(&inventory, playbook, limit.as_ref(), &Selection::default());
     }
+    if names.is_empty() && whole {
+        compile::missing(&inventory).into_iter().for_each(|warning| input.diagnostics.push(warning));
+    }
     let clean = input.diagnostics.is_empty();
     input.check(invocation)?;
     if clean && !invocation.json {
-        let plural = if names.len() == 1 { "" } else { "s" };
-        invocation.print(&format!("no problems found in {} playbook{plural}\n", names.len()))?;
+        let text = match names.len() {
+            0 => {
+                "no problems found in the inventory; no playbooks were named, and there is no ./playbooks\n".to_owned()
+            }
+            1 => "no problems found in 1 playbook\n".to_owned(),
+            several => format!("no problems found in {several} playbooks\n"),
+        };
+        invocation.print(&text)?;
     }
     Ok(Exit::Success)
 }

@@ -16,7 +16,7 @@ pub(super) struct Known<'a> {
 }
 
 /// What members say of each other, and hypervisors of their guests, that does not fit; a line each.
-pub(super) fn disagreements(observation: &Observation, known: &[Known<'_>]) -> Vec<String> {
+pub(super) fn disagreements(cluster: &str, observation: &Observation, known: &[Known<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut ids: Vec<u64> = observation.views().map(|(_, view)| view.cluster_id).collect();
     ids.sort_unstable();
@@ -24,7 +24,7 @@ pub(super) fn disagreements(observation: &Observation, known: &[Known<'_>]) -> V
     if ids.len() > 1 {
         problems.push("the members belong to different clusters".to_owned());
     }
-    problems.extend(observation.list().iter().filter_map(|listed| listed_problem(listed, observation, known)));
+    problems.extend(observation.list().iter().filter_map(|listed| listed_problem(cluster, listed, observation, known)));
     let is_listed = |member: &&Known<'_>| {
         observation.list().iter().any(|listed| listed.name == member.name || is_at(listed, member.ip))
     };
@@ -34,7 +34,7 @@ pub(super) fn disagreements(observation: &Observation, known: &[Known<'_>]) -> V
     problems
 }
 
-fn listed_problem(listed: &Listed, observation: &Observation, known: &[Known<'_>]) -> Option<String> {
+fn listed_problem(cluster: &str, listed: &Listed, observation: &Observation, known: &[Known<'_>]) -> Option<String> {
     let (name, id) = (listed.name.as_str(), listed.id);
     let member = match name {
         "" => known.iter().find(|member| is_at(listed, member.ip)),
@@ -42,18 +42,18 @@ fn listed_problem(listed: &Listed, observation: &Observation, known: &[Known<'_>
     };
     match (member, name) {
         (None, "") => Some(format!(
-            "a member at {} was added and never started; `etcdctl member remove {id:x}` takes it out",
+            "a member at {} was added and never started; `etcdrun etcdctl {cluster} -- member remove {id:x}` takes it out",
             listed.peer_urls.join(", ")
         )),
         (None, name) => Some(format!(
-            "the cluster has a member {name}, which the inventory does not have; describe it there, or take it out: `etcdctl member remove {id:x}`"
+            "the cluster has a member {name}, which the inventory does not have; describe it there, or take it out: `etcdrun etcdctl {cluster} -- member remove {id:x}`"
         )),
         (Some(member), "") if listed.is_learner => Some(format!(
             "{0} was added and never started; `etcdrun resume` goes on, `etcdrun member add {0}` begins again",
             member.name
         )),
         (Some(member), "") => Some(format!(
-            "{0} was added with a vote and never started, which counts against the majority; `etcdctl member remove {id:x}`, then `etcdrun member add {0}`",
+            "{0} was added with a vote and never started, which counts against the majority; `etcdrun etcdctl {cluster} -- member remove {id:x}`, then `etcdrun member add {0}`",
             member.name
         )),
         (Some(_), name) if listed.is_learner => Some(format!(
@@ -181,7 +181,7 @@ mod tests {
             let known = [Known { name: "a", ip: "10.0.0.1", guest: None }, Known { name: "b", ip: "10.0.0.2", guest }];
             let mut list = list;
             list.push(listed(1, "a", "10.0.0.1", false));
-            disagreements(&observation(list), &known).join("\n")
+            disagreements("prod", &observation(list), &known).join("\n")
         };
         let b = |name: &str, learner| vec![listed(2, name, "10.0.0.2", learner)];
         assert!(told(b("b", true), None).contains("is a learner, and has no vote; `etcdrun resume`"));
@@ -193,6 +193,9 @@ mod tests {
         assert!(told(Vec::new(), None).contains("b is not a member of the cluster; `etcdrun member add b`"));
         let stranger = vec![listed(3, "c", "10.0.0.3", false), listed(4, "", "10.0.0.4", true)];
         let stranger = told(stranger, None);
-        assert!(stranger.contains("a member c, which") && stranger.contains("`etcdctl member remove 4`"), "{stranger}");
+        assert!(
+            stranger.contains("a member c, which") && stranger.contains("`etcdrun etcdctl prod -- member remove 4`"),
+            "{stranger}"
+        );
     }
 }

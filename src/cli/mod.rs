@@ -6,6 +6,8 @@
 mod args;
 mod backup;
 mod certs;
+#[cfg(test)]
+mod commands_named;
 mod completions;
 mod config;
 mod destroy;
@@ -100,7 +102,7 @@ enum Command {
     Console(shell::ConsoleArgs),
     /// Show what a member's etcd says
     Logs(shell::LogsArgs),
-    /// Print the task graph of a playbook; connects to nothing
+    /// Print the task graph of a playbook; connects only with --observe
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
     Exec(exec::ExecArgs),

@@ -3,20 +3,19 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use serde_json::{Value, json};
 
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs, VarsArgs, duration},
+    args::{ConnectionArgs, InventoryArgs, RunArgs, duration},
     certs::{Holders, find_cluster, listing},
-    input::{Compiled, Opening, compile_all},
     record::{Resumed, state_folder},
-    run::{self, Style},
+    verb,
 };
 use crate::{
     inventory::Inventory,
     model::RunResult,
     pki::{RotationPhase, Store},
-    playbook,
     state::{Record, StateError},
 };
 
@@ -69,9 +68,13 @@ pub struct RotateArgs {
     #[arg(long, conflicts_with_all = ["issue", "finish", "abandon"])]
     expired: bool,
 
-    /// Go on although the cluster stops answering meanwhile, as one of one or two members does
+    /// Accept that the cluster stops answering while a member restarts (needed with one or two members)
     #[arg(long)]
     allow_outage: bool,
+
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
 
     #[command(flatten)]
     run: RunArgs,
@@ -83,21 +86,20 @@ pub struct RotateArgs {
 /// What the verbs of `certs` share.
 pub(super) struct Common {
     pub inventory: InventoryArgs,
-    pub cluster: Option<String>,
     pub state_dir: Option<PathBuf>,
 }
 
 pub(super) fn renew(args: &RenewArgs, common: Common, invocation: &Invocation) -> Result<Exit, CliError> {
-    let clusters: Vec<String> = args.clusters.iter().chain(&common.cluster).cloned().collect();
     let early = if args.all { Some(ALWAYS) } else { args.early };
-    let early = early.map(|early| serde_json::json!({ "etcd_early_renewal": format!("{}s", early.as_secs()) }));
-    let play = Play { playbook: "certificates", clusters, vars: early, run: &args.run, connection: &args.connection };
-    let compiled = play.compile(common.inventory, invocation)?;
+    let early = early.map(|early| json!({ "etcd_early_renewal": format!("{}s", early.as_secs()) }));
+    let how = (&args.run, &args.connection);
+    let play = play("certificates.yaml", &args.clusters, early.as_ref(), common.inventory, how);
+    let compiled = play.compile(invocation)?;
     let state = match &invocation.resumed {
         Some(resumed) => resumed.state.clone(),
         None => state_folder(common.state_dir.as_deref(), &compiled.input.inventories, invocation),
     };
-    let holders = play.holders(&compiled.inventory)?;
+    let holders = holders(&compiled.inventory, &args.clusters)?;
     let rows = |holders: &[Holders]| -> Result<Vec<_>, CliError> {
         let rows: Result<Vec<_>, _> = holders.iter().map(|holders| holders.rows(state.path())).collect();
         Ok(rows?.into_iter().flatten().collect())
@@ -123,18 +125,37 @@ pub(super) fn rotate(args: &RotateArgs, common: Common, invocation: &Invocation)
     if let Some(resumed) = &invocation.resumed {
         has_begun(args, phase, resumed)?;
     }
-    let phase = if args.abandon { "abandon" } else { phase.name() };
-    let vars = serde_json::json!({ "rotate_ca": phase, "rotate_ca_allow_outage": args.allow_outage });
-    let play = Play {
-        playbook: if args.expired { "replace-ca" } else { "rotate-ca" },
-        clusters: vec![args.name.clone()],
-        vars: Some(vars),
-        run: &args.run,
-        connection: &args.connection,
-    };
-    let compiled = play.compile(common.inventory, invocation)?;
-    play.holders(&compiled.inventory)?;
+    let playbook = if args.expired { "replace-ca.yaml" } else { "rotate-ca.yaml" };
+    let clusters = [args.name.clone()];
+    let vars = json!({
+        "rotate_ca": if args.abandon { "abandon" } else { phase.name() },
+        "rollout_allow_outage": args.allow_outage,
+    });
+    let play = play(playbook, &clusters, Some(&vars), common.inventory, (&args.run, &args.connection));
+    let compiled = play.compile(invocation)?;
+    holders(&compiled.inventory, &clusters)?;
+    verb::confirm(&args.question(phase), args.yes, args.run.check, invocation)?;
     Ok(play.run(compiled, invocation)?.exit(false))
+}
+
+impl RotateArgs {
+    /// What the operator has to know before the phase begins.
+    fn question(&self, phase: RotationPhase) -> String {
+        let cluster = &self.name;
+        match phase {
+            _ if self.expired => format!("Replace the expired CA of {cluster}? All members restart at the same time."),
+            _ if self.abandon => format!("Give the new CA of {cluster} up? Members restart one by one."),
+            RotationPhase::Trust => {
+                format!("Create a second CA for {cluster} and trust both? Members restart one by one.")
+            }
+            RotationPhase::Issue => {
+                format!("Issue certificates of the new CA to {cluster}? All clients need the new ca.crt before.")
+            }
+            RotationPhase::Finish => format!(
+                "Stop trusting the old CA of {cluster}? All clients need certificates of the new CA before. This cannot be undone."
+            ),
+        }
+    }
 }
 
 /// Whether a phase may go on that was begun earlier. One that was refused has not begun: what stood against it may be mended
@@ -161,34 +182,22 @@ fn has_begun(args: &RotateArgs, phase: RotationPhase, resumed: &Resumed) -> Resu
     Err(StateError::NotResumable(resumed.run.id.to_string(), why).into())
 }
 
-/// A playbook that ships with the program, on some clusters.
-struct Play<'a> {
+/// What the playbook of a verb is played with: the clusters that are named, or all.
+fn play<'a>(
     playbook: &'a str,
-    clusters: Vec<String>,
-    vars: Option<serde_json::Value>,
-    run: &'a RunArgs,
-    connection: &'a ConnectionArgs,
+    clusters: &[String],
+    vars: Option<&Value>,
+    inventory: InventoryArgs,
+    (run, connection): (&'a RunArgs, &'a ConnectionArgs),
+) -> verb::Play<'a> {
+    let limit = (!clusters.is_empty()).then(|| clusters.join(","));
+    let hosts = InventoryArgs { limit, ..inventory };
+    verb::Play { playbook, hosts, extra_vars: vars.iter().map(ToString::to_string).collect(), run, connection }
 }
 
-impl Play<'_> {
-    fn compile(&self, inventory: InventoryArgs, invocation: &Invocation) -> Result<Compiled, CliError> {
-        let limit = (!self.clusters.is_empty()).then(|| self.clusters.join(","));
-        let inventory = InventoryArgs { limit, ..inventory };
-        let vars = VarsArgs { extra_vars: self.vars.iter().map(ToString::to_string).collect() };
-        let selection = SelectionArgs { vars, ..SelectionArgs::default() };
-        let name = playbook::embedded_name(self.playbook);
-        compile_all(&[name], &inventory, &selection, &run::load_options(invocation), Opening::All, invocation)
-    }
-
-    /// Who has certificates in the clusters that are meant. A name that is no cluster's is an error, also if it is a host's.
-    fn holders(&self, inventory: &Inventory) -> Result<Vec<Holders>, CliError> {
-        let all = || inventory.clusters().map(|cluster| cluster.name.to_string()).collect();
-        let names: Vec<String> = if self.clusters.is_empty() { all() } else { self.clusters.clone() };
-        names.iter().map(|name| Ok(Holders::of(inventory, &find_cluster(inventory, name)?))).collect()
-    }
-
-    fn run(&self, compiled: Compiled, invocation: &Invocation) -> Result<run::Ended, CliError> {
-        let style = if self.run.check { Style::Plan } else { Style::Playbook };
-        run::execute(compiled, self.connection, self.run, style, invocation)
-    }
+/// Who has certificates in the clusters that are meant. A name that is no cluster's is an error, also if it is a host's.
+fn holders(inventory: &Inventory, clusters: &[String]) -> Result<Vec<Holders>, CliError> {
+    let all = || inventory.clusters().map(|cluster| cluster.name.to_string()).collect();
+    let names: Vec<String> = if clusters.is_empty() { all() } else { clusters.to_vec() };
+    names.iter().map(|name| Ok(Holders::of(inventory, &find_cluster(inventory, name)?))).collect()
 }

@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All members get the same data, as a new cluster that no old member can join. Certificates, users and settings stay. What\nwas there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill\n  etcdrun restore prod --drill --into rehearsal"
+    after_help = "All members get the same data, as a new cluster that no old member can join. Users, roles and passwords of etcd are those of the\nbackup; certificates and settings stay. What was there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill\n  etcdrun restore prod --drill --into rehearsal"
 )]
 pub struct RestoreArgs {
     /// The cluster

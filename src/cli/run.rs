@@ -282,6 +282,7 @@ fn run_options(
             invocation.masker.add(password);
         }),
         live_output: invocation.verbosity > 0 || invocation.json,
+        command: invocation.as_typed().into(),
         extra_vars,
         locking: match args.check {
             true => Locking::Look,

@@ -77,7 +77,7 @@ pub struct LogsArgs {
     connection: ConnectionArgs,
 }
 
-fn quote(word: &str) -> String {
+pub(super) fn quote(word: &str) -> String {
     String::from_utf8_lossy(&remote::quote(word.as_bytes())).into_owned()
 }
 

@@ -259,7 +259,7 @@ impl Plan {
                 self.name
             ));
         }
-        problems.extend(disagreements(&observation, &known.collect::<Vec<_>>()));
+        problems.extend(disagreements(&self.name, &observation, &known.collect::<Vec<_>>()));
         problems.extend(self.orphans(guests));
         problems.dedup();
         let cluster_version = observation.views().find_map(|(_, view)| view.cluster_version);
@@ -288,6 +288,16 @@ impl Plan {
             }
         }
         orphans
+    }
+
+    fn alarm_problem(&self, member: &str, alarm: &str) -> String {
+        let what = format!("{member} has the alarm {alarm}");
+        match alarm {
+            "NOSPACE" => {
+                format!("{what}: writes are rejected; `etcdrun playbook nospace.yaml -l {}` frees space", self.name)
+            }
+            _ => what,
+        }
     }
 
     fn row(
@@ -335,7 +345,7 @@ impl Plan {
         row.db_quota = Some(view.quota.unwrap_or(member.quota));
         row.alarms =
             view.alarms.iter().filter(|alarm| alarm.member == view.id).map(|it| alarm_name(&it.kind)).collect();
-        problems.extend(row.alarms.iter().map(|alarm| format!("{} has the alarm {alarm}", member.name)));
+        problems.extend(row.alarms.iter().map(|alarm| self.alarm_problem(&member.name, alarm)));
         row.health = if seen.is_well() && row.alarms.is_empty() { Health::Healthy } else { Health::Unhealthy };
         row
     }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     inventory::Inventory,
+    playbook,
     source::{Sources, disk},
     state::StateFolder,
 };
@@ -92,7 +93,9 @@ impl Play<'_> {
         let vars = VarsArgs { extra_vars: self.extra_vars.clone() };
         let selection = SelectionArgs { vars, ..SelectionArgs::default() };
         let load = run::load_options(invocation);
-        compile_all(&[self.playbook.to_owned()], &self.hosts, &selection, &load, Opening::All, invocation)
+        // Not what happens to have that name in the current folder.
+        let name = playbook::embedded_name(self.playbook);
+        compile_all(&[name], &self.hosts, &selection, &load, Opening::All, invocation)
     }
 
     pub fn run(&self, compiled: Compiled, invocation: &Invocation) -> Result<run::Ended, CliError> {

@@ -8,6 +8,7 @@ mod chain;
 mod files;
 mod names;
 mod needs;
+mod ready;
 mod rollout;
 mod scope;
 mod selection;
@@ -17,6 +18,7 @@ mod uses;
 use std::sync::Arc;
 
 pub(crate) use names::SPECIAL_NAMES;
+pub use ready::missing;
 pub(crate) use scope::{top_layers, written_layers};
 pub use selection::Selection;
 pub(crate) use targets::OPERATOR_NAMES;
@@ -67,6 +69,7 @@ pub fn compile(
         rollout::check(inventory, play, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);
         files::check(play, &included, sources, diagnostics);
+        ready::check(inventory, play, &hosts, &included, &options.extra_vars, diagnostics);
         let reads_facts = names.play(play, &hosts, &included, sources, diagnostics);
         let facts = if reads_facts { facts_task(play) } else { None };
         builder.play(inventory, play, hosts, facts.as_ref());

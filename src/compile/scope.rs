@@ -1,4 +1,4 @@
-//! The one list of precedence: which variable wins. docs/playbooks.md tells it.
+//! The one list of precedence: which variable wins. docs/inventory.md tells it.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use super::{
     advisories::Concern,
     clients,
     observe::{Observation, Series},
-    rules::{Consent, FLOOR_3_6, RECOMMENDED_3_5, Step, auth_refusal, is_off, step_refusal},
+    rules::{Consent, FLOOR_3_6, RECOMMENDED_3_5, Step, auth_refusal, for_cluster, is_off, step_refusal},
 };
 use crate::{inventory::sections::EtcdClient, model::Version};
 
@@ -52,6 +52,13 @@ pub struct PathError {
     pub rule: &'static str,
     pub message: String,
     pub way_out: String,
+}
+
+impl PathError {
+    /// For a person: the rule's id, why, and what to do about it.
+    pub fn told(&self, cluster: &str) -> String {
+        format!("{}: {}; {}", self.rule, self.message, for_cluster(&self.way_out, cluster))
+    }
 }
 
 /// Where an upgrade starts.

@@ -36,6 +36,8 @@ use crate::{
 pub struct RunOptions {
     /// Names the run in events.
     pub run_id: Arc<str>,
+    /// The command line, as one could type it again.
+    pub command: Arc<str>,
     /// Nodes at once, in all.
     pub forks: usize,
     /// Nodes at once on one target.
@@ -67,6 +69,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             run_id: "run".into(),
+            command: Arc::default(),
             forks: 50,
             per_host: 8,
             check_mode: false,

@@ -418,6 +418,7 @@ impl NodeRun {
             watch: None,
             job: None,
             state: self.context.options.state.clone(),
+            command: self.context.options.command.clone(),
             opener: self.context.sources.opener().cloned(),
             progress: self.progress(),
             masker: self.context.sources.masker().clone(),

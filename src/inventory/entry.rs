@@ -142,7 +142,8 @@ pub(super) struct ClusterEntry {
     pub(super) ssh_via: Option<SshVia>,
     #[schemars(with = "AddressPool")]
     pub(super) address_pool: Free,
-    /// Whether two members may share a hypervisor.
+    /// Whether members may share hypervisors so that the loss of one costs the quorum. Without it they may share one only as long as a
+    /// majority survives the loss of any of them.
     pub(super) allow_colocation: Option<bool>,
     #[schemars(with = "Placement")]
     pub(super) placement: Free,
@@ -151,7 +152,9 @@ pub(super) struct ClusterEntry {
     /// Programs that use the cluster, and which version they are of.
     #[schemars(with = "Vec<EtcdClient>")]
     pub(super) clients: Free,
+    /// For templates of your own: etcdrun does not configure chrony yet.
     pub(super) chrony: FreeMap,
+    /// For templates of your own: etcdrun does not configure Fluent Bit yet.
     pub(super) fluentbit: FreeMap,
 }
 

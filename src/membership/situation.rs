@@ -83,7 +83,9 @@ impl Situation {
         if self.observation.list().is_empty() {
             return Err(Refusal::gate(
                 format!("no member of `{cluster}` tells who belongs to it"),
-                "`etcdrun recover` looks at what its members have, and brings back what can be; where nothing is left, restore a backup",
+                format!(
+                    "`etcdrun recover {cluster} --check` shows what its members have; where nothing is left, `etcdrun restore {cluster}` takes a backup"
+                ),
             ));
         }
         let majority = voters / 2 + 1;
@@ -93,7 +95,9 @@ impl Situation {
                     "only {} of the {voters} voters of `{cluster}` are well, and {majority} must be: it has no quorum",
                     well.len()
                 ),
-                "`etcdrun recover` starts the members that can be started, or makes a new cluster of what is left",
+                format!(
+                    "`etcdrun recover {cluster} --check` shows what is left; `etcdrun recover {cluster}` starts the members that can be started, or makes a new cluster of what is left"
+                ),
             ));
         }
         let old = request.old.as_deref();
@@ -107,7 +111,7 @@ impl Situation {
                         voters - 1,
                         (voters - 1) / 2 + 1
                     ),
-                    "mend the others first",
+                    format!("repair the others first: `etcdrun status {cluster}` names them, and what to run"),
                 ))
             }
             (Verb::Remove, Some(_)) if voters == 1 => Err(Refusal::gate(
@@ -123,7 +127,7 @@ impl Situation {
         if matches!(verb, Verb::Remove | Verb::Restart) {
             return Ok(());
         }
-        let (_, well) = self.voters();
+        let (cluster, (_, well)) = (&self.cluster, self.voters());
         let dead = self
             .observation
             .voters()
@@ -132,7 +136,10 @@ impl Situation {
             None => Ok(()),
             Some(dead) if dead.name.is_empty() => Err(Refusal::gate(
                 format!("the voter {:x} at {} was added and never started", dead.id, dead.peer_urls.join(", ")),
-                format!("start it, or take it out: `etcdctl member remove {:x}`", dead.id),
+                format!(
+                    "continue with `etcdrun resume`, or remove it: `etcdrun etcdctl {cluster} -- member remove {:x}`",
+                    dead.id
+                ),
             )),
             Some(dead) => Err(Refusal::gate(
                 format!("{} is dead: another member would only make the majority larger", dead.name),

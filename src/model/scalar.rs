@@ -5,6 +5,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use serde::Serialize;
+
 /// Why a scalar was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -85,6 +87,13 @@ impl std::fmt::Display for ByteSize {
     }
 }
 
+/// As it is written, as far as one digit behind the point goes.
+impl Serialize for ByteSize {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_string().replace(' ', ""))
+    }
+}
+
 /// A duration: `90`, `1.5`, `90s`, `5m`, `2h`, `250ms`; a bare number is seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds(pub Duration);
@@ -105,6 +114,18 @@ impl FromStr for Seconds {
             _ => return Err(wrong()),
         };
         Duration::try_from_secs_f64(number * factor).map(Self).map_err(|_| wrong())
+    }
+}
+
+/// As it is written: defaults are shown so.
+impl Serialize for Seconds {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (seconds, whole) = (self.0.as_secs(), self.0.subsec_nanos() == 0 && !self.0.is_zero());
+        let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+        match units.into_iter().find(|(unit, _)| whole && seconds.is_multiple_of(*unit)) {
+            Some((unit, name)) => serializer.collect_str(&format_args!("{}{name}", seconds / unit)),
+            None => serializer.collect_str(self),
+        }
     }
 }
 

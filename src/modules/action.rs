@@ -58,6 +58,8 @@ pub struct ActionContext {
     pub job: Option<String>,
     /// The folder on the operator's disk in which state is kept.
     pub state: PathBuf,
+    /// The command line of the run, as one could type it again.
+    pub command: Arc<str>,
     /// Opens files of the operator that are encrypted.
     pub opener: Option<Arc<dyn Opener>>,
     /// Hears how many bytes of how many are on the target.
@@ -96,6 +98,7 @@ impl ActionContext {
             watch: None,
             job: None,
             state: PathBuf::from(".etcdrun"),
+            command: Arc::default(),
             opener: None,
             progress: Arc::new(|_, _| {}),
             masker: Masker::default(),

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use http_body_util::BodyExt;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::{fs::File, io::AsyncWriteExt, sync::OnceCell};
 
 use super::{
@@ -76,7 +76,7 @@ fn five_minutes() -> Seconds {
 }
 
 /// Who downloads a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Via {
     /// The target if it can, the operator otherwise.

@@ -7,6 +7,9 @@ use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{model::Effects, remote::Payload};
 
 /// Gathers facts about the target: system, kernel, size, address. Changes nothing.
+///
+/// os.id, os.version, os.family and os.name; arch, kernel, hostname, fqdn, boot_id, cpus, memory_mb, service_manager,
+/// package_manager, virtualization, ipv4, user and uid.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatherFacts {}

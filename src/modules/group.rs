@@ -1,7 +1,7 @@
 //! `group`: local groups.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{
@@ -25,7 +25,7 @@ pub struct Group {
 }
 
 /// Whether there should be such a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     #[default]

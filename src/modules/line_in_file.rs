@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use regex::bytes::Regex;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     action::{Action, ActionContext, ActionError, EngineAction},
@@ -77,7 +77,7 @@ pub struct LineInFile {
 }
 
 /// Whether the line should be there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     #[default]

@@ -1,7 +1,7 @@
 //! `package`: packages of the distribution, by apt or dnf.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{
@@ -49,7 +49,7 @@ pub struct Package {
     manager: Manager,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     /// Installed, in any version unless `name` gives one.
@@ -60,7 +60,7 @@ enum State {
     Latest,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Manager {
     /// The first of apt, dnf and yum that the target has.

@@ -1,7 +1,7 @@
 //! `sysctl`: settings of the kernel.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField};
 use crate::{
@@ -35,7 +35,7 @@ pub struct Sysctl {
     ignoreerrors: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     // The first state stands for a template at load, so it is one that asks for nothing else.

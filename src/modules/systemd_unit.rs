@@ -1,7 +1,7 @@
 //! `systemd_unit`: unit files and drop-ins.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField, command::yes, service::unit_name};
 use crate::{
@@ -41,7 +41,7 @@ pub struct SystemdUnit {
     verify: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     // The first state stands for a template at load, so it is one that asks for nothing else.

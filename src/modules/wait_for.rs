@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use regex::Regex;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -77,7 +77,7 @@ pub struct WaitFor {
     msg: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum From {
     /// Through the SSH connection, as the target would.
@@ -87,7 +87,7 @@ enum From {
     Operator,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     /// It answers. The same as `present`.

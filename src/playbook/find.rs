@@ -20,12 +20,31 @@ impl From<PathBuf> for PlaybookSource {
     }
 }
 
-/// How the playbooks of the binary are called, where no other may be meant.
-const EMBEDDED_ONLY: &str = "embedded:playbooks/";
+/// In front of the name of a playbook of the binary, where no file of the user may be meant.
+const EMBEDDED_ONLY: &str = "embedded:";
 
 /// The name of a playbook of the binary that `find` takes for no other.
-pub fn embedded_name(stem: &str) -> String {
-    format!("{EMBEDDED_ONLY}{stem}.yaml")
+pub fn embedded_name(file: &str) -> String {
+    format!("{EMBEDDED_ONLY}{file}")
+}
+
+/// Whether a name means a playbook of the binary, whatever files the user has. Its roles are those of the binary as well.
+pub fn is_embedded_name(name: &str) -> bool {
+    name.starts_with(EMBEDDED_ONLY)
+}
+
+/// A warning if a bare name means a file of the user, and a playbook of the binary has that name too. A copy of it hides nothing.
+pub fn hidden(name: &str, found: &PlaybookSource) -> Option<Diagnostic> {
+    let is_bare = !name.contains('/') && found.place.disk_path().is_some();
+    let shipped =
+        with_extensions(&EMBEDDED.playbooks.place(""), name).into_iter().find(|place| is_bare && place.is_file())?;
+    let file = shipped.label().file_name().map(|file| file.to_string_lossy().into_owned())?;
+    let message = format!("{} is used, and not the playbook `{file}` that comes with etcdrun", found.place);
+    let help = format!(
+        "`{}` is the shipped one; a path, like ./{file}, means your file without this warning",
+        embedded_name(&file)
+    );
+    (shipped.contents() != found.place.contents()).then(|| Diagnostic::warning(None, message).help(help))
 }
 
 /// Looks for the path as given, then in `./playbooks`, then among those embedded in the binary.
@@ -35,10 +54,13 @@ pub fn find(name: &str, start: &Path) -> Result<PlaybookSource, Diagnostic> {
 
 pub(super) fn find_with(name: &str, start: &Path, embedded: Embedded) -> Result<PlaybookSource, Diagnostic> {
     if let Some(path) = name.strip_prefix(EMBEDDED_ONLY) {
-        let (place, folder) = (embedded.playbooks.place(path), embedded.playbooks.place(""));
-        return match place.is_file() {
-            true => Ok(PlaybookSource { place }),
-            false => Err(not_found(name, &place, &[folder], std::slice::from_ref(&place))),
+        let folder = embedded.playbooks.place("");
+        // As messages show it, too.
+        let path = path.strip_prefix("playbooks/").unwrap_or(path);
+        let candidates = with_extensions(&folder, path);
+        return match candidates.iter().find(|place| place.is_file()) {
+            Some(place) => Ok(PlaybookSource { place: place.clone() }),
+            None => Err(not_found(path, &folder.join(path), &[folder], &candidates)),
         };
     }
     let start = if start == Path::new(".") { Place::disk("") } else { Place::disk(start) };
@@ -94,6 +116,38 @@ mod tests {
         assert_eq!(found("ping"), Place::disk(folder.path().join("playbooks/ping.yml")));
         fs::write(folder.path().join("ping"), "[]").unwrap();
         assert_eq!(found("ping"), Place::disk(folder.path().join("ping")));
+    }
+
+    #[test]
+    fn a_shipped_playbook_has_a_name_that_no_file_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ping.yaml"), "[]").unwrap();
+        for name in ["embedded:ping.yaml", "embedded:ping", "embedded:playbooks/ping.yaml"] {
+            assert_eq!(find(name, folder.path()).unwrap().place.to_string(), "embedded:playbooks/ping.yaml");
+        }
+        let missing = find("embedded:pinh.yaml", folder.path()).unwrap_err();
+        assert!(missing.help.unwrap().ends_with("did you mean `ping.yaml`?"));
+    }
+
+    #[test]
+    fn a_file_that_hides_a_shipped_playbook_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str| hidden(name, &find(name, folder.path()).unwrap());
+        assert!(told("ping").is_none());
+        fs::create_dir(folder.path().join("playbooks")).unwrap();
+        let mine = folder.path().join("playbooks/ping.yaml");
+        fs::write(&mine, EMBEDDED.playbooks.place("ping.yaml").contents().unwrap()).unwrap();
+        assert!(told("ping").is_none(), "a copy hides nothing");
+        fs::write(&mine, "[]").unwrap();
+        let warning = told("ping").unwrap();
+        assert!(
+            warning.message.contains("not the playbook `ping.yaml` that comes with etcdrun"),
+            "{}",
+            warning.message
+        );
+        assert!(warning.help.unwrap().contains("`embedded:ping.yaml`"));
+        assert!(told("playbooks/ping.yaml").is_none(), "a path says which one is meant");
+        assert!(told("embedded:ping.yaml").is_none());
     }
 
     #[test]

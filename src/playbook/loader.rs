@@ -35,6 +35,8 @@ pub struct LoadOptions {
     /// Variables of the command line (`-e`): the only ones known while loading.
     pub extra_vars: Arc<Vars>,
     pub embedded: Embedded,
+    /// Roles come from the binary alone, whatever folders of roles there are.
+    pub embedded_roles_only: bool,
 }
 
 impl Default for LoadOptions {
@@ -44,6 +46,7 @@ impl Default for LoadOptions {
             roles_path: Vec::new(),
             extra_vars: Arc::default(),
             embedded: super::embedded::EMBEDDED,
+            embedded_roles_only: false,
         }
     }
 }
@@ -62,6 +65,8 @@ pub(super) struct Loader<'a> {
     scope: Scope,
     /// Templates that were looked at; a file can be imported many times.
     checked: HashSet<Span>,
+    /// Roles that were compared with those of the binary.
+    pub(super) compared: HashSet<Place>,
     pub(super) play: PlayState,
 }
 
@@ -98,6 +103,7 @@ impl<'a> Loader<'a> {
             engine: Engine::new(),
             scope: Scope::new(vec![Layer::Nodes(options.extra_vars.clone())]),
             checked: HashSet::new(),
+            compared: HashSet::new(),
             play: PlayState::default(),
         }
     }

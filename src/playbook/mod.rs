@@ -27,7 +27,7 @@ mod templates;
 mod types;
 
 pub use embedded::{EMBEDDED, Embedded};
-pub use find::{PlaybookSource, embedded_name, find};
+pub use find::{PlaybookSource, embedded_name, find, hidden, is_embedded_name};
 pub use loader::LoadOptions;
 pub use meta::meta_schema;
 pub use place::{EmbeddedTree, Place};

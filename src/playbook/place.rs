@@ -123,6 +123,16 @@ impl Place {
         names
     }
 
+    /// Whether this folder has the same files as another, with the same content.
+    pub(super) fn is_copy_of(&self, other: &Self) -> bool {
+        let names = self.entries();
+        let same = |name: &String| {
+            let (own, other) = (self.join(name), other.join(name));
+            if own.is_dir() { own.is_copy_of(&other) } else { own.contents() == other.contents() }
+        };
+        names == other.entries() && names.iter().all(same)
+    }
+
     fn entry(&self) -> Option<&'static DirEntry<'static>> {
         match self {
             Self::Disk(_) => None,

@@ -222,6 +222,7 @@ impl Loader<'_> {
         };
         let plain = !text.is_empty() && !matches!(text, "." | "..");
         if let Some(found) = candidates.into_iter().find(|place| plain && place.is_dir()) {
+            self.warn_of_hidden_role(name, &found);
             return Some(found);
         }
         let looked = folders.iter().map(Place::to_string).collect::<Vec<_>>().join(", ");
@@ -236,7 +237,22 @@ impl Loader<'_> {
         None
     }
 
+    /// A role of the user may take the place of one of the binary, but not without a word. A copy of it hides nothing.
+    fn warn_of_hidden_role(&mut self, name: &Spanned<Arc<str>>, found: &Place) {
+        let shipped = self.options.embedded.roles.place(&*name.value);
+        let hides = found.disk_path().is_some() && !name.value.contains('/') && shipped.is_dir();
+        if !hides || !self.compared.insert(found.clone()) || found.is_copy_of(&shipped) {
+            return;
+        }
+        let message = format!("{found} is used, and not the role `{}` that comes with etcdrun", name.value);
+        let help = "playbooks named `embedded:NAME` use the shipped roles; a path, like ./roles/NAME, means your role without this warning";
+        self.diagnostics.push(Diagnostic::warning(name.span, message).help(help));
+    }
+
     fn role_folders(&self, context: &Context) -> Vec<Place> {
+        if self.options.embedded_roles_only {
+            return vec![self.options.embedded.roles.place("")];
+        }
         let mut folders = vec![context.playbook_folder.join("roles")];
         folders.extend(context.role.iter().map(|role| role.folder.parent()));
         folders.push(Place::disk(self.options.start.join("roles")));

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     model::{Seconds, Span, Spanned, Value},
-    source::{Diagnostic, Kind, Map, Node, Vars, from_node},
+    source::{Diagnostic, Key, Kind, Map, Node, Vars, from_node},
 };
 
 /// The key `rollout` of a play.
@@ -76,7 +76,8 @@ pub struct RolloutSettings {
     /// What must hold; that of an upgrade or a restart if not given.
     #[serde(default)]
     pub profile: Option<Profile>,
-    /// Goes on where the cluster stops answering meanwhile, as one of one or two members does.
+    /// Accepts that the cluster stops answering while a member is down, as one of one or two members does. What
+    /// `-e rollout_allow_outage=true` says if not given.
     #[serde(default)]
     pub allow_outage: bool,
 }
@@ -221,7 +222,7 @@ impl Loader<'_> {
         let (key, node) = map.entry("rollout").filter(|(_, node)| !node.is_null())?;
         let span = key.span;
         let node = self.settle(node, "rollout")?;
-        let node = self.settle_entries(node)?;
+        let node = self.settle_entries(with_default_outage(node))?;
         let settings: RolloutSettings = match from_node(&node) {
             Ok(settings) => settings,
             Err(problems) => {
@@ -290,6 +291,20 @@ impl Loader<'_> {
             false => Vec::new(),
         }
     }
+}
+
+/// Whether an outage is accepted is the operator's word, for a playbook that leaves it open.
+const ALLOW_OUTAGE: &str = "{{ rollout_allow_outage | default(false) | bool }}";
+
+fn with_default_outage(mut node: Node) -> Node {
+    let span = node.span;
+    if let Kind::Map(map) = &mut node.kind
+        && map.get("allow_outage").is_none()
+    {
+        let key = Key { name: "allow_outage".into(), span };
+        map.push(key, Node::string(span, ALLOW_OUTAGE));
+    }
+    node
 }
 
 /// A task as it is in one step of a rollout: more variables, and a path and a name of its own.

@@ -8,7 +8,7 @@ use clap::Args;
 use self::moves::{Moves, table};
 use super::{
     CliError, Exit, Invocation,
-    member::{Shared, Site, facts, play},
+    member::{CareArgs, Shared, Site, facts, play},
     terminal::confirm,
 };
 use crate::{
@@ -38,11 +38,14 @@ pub struct DrainArgs {
     hypervisor: String,
 
     /// Move nobody: stop the members there safely, boot the hypervisor, and bring them back
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["max_clusters", "no_snapshot"])]
     reboot: bool,
 
     #[command(flatten)]
     pace: Pace,
+
+    #[command(flatten)]
+    care: CareArgs,
 
     #[command(flatten)]
     shared: Shared,
@@ -57,11 +60,14 @@ pub struct UndrainArgs {
     hypervisor: String,
 
     /// Leave the members that lived there where they are
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["max_clusters", "no_snapshot", "allow_outage"])]
     stay: bool,
 
     #[command(flatten)]
     pace: Pace,
+
+    #[command(flatten)]
+    care: CareArgs,
 
     #[command(flatten)]
     shared: Shared,
@@ -92,7 +98,8 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     }
     drained.mark(hypervisor);
     drained.forget(hypervisor, |gone| !lives(&site.inventory, gone, |_| true));
-    let mut moves = Moves { emptied: Some(hypervisor), drained, state, shared, invocation };
+    let snapshot = !args.care.no_snapshot;
+    let mut moves = Moves { emptied: Some(hypervisor), drained, snapshot, state, shared, invocation };
     moves.keep()?;
     let exit = moves.all(rounds)?;
     if shared.run.check {
@@ -131,7 +138,8 @@ pub fn undrain(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliE
     if !rounds.is_empty() && !agree(&heading, &rounds, shared, invocation)? {
         return Ok(Exit::Interrupted);
     }
-    let mut moves = Moves { emptied: None, drained, state, shared, invocation };
+    let snapshot = !args.care.no_snapshot;
+    let mut moves = Moves { emptied: None, drained, snapshot, state, shared, invocation };
     moves.keep()?;
     if !shared.run.check {
         say(&format!("{hypervisor} takes members again\n"), invocation)?;

@@ -19,6 +19,8 @@ pub(super) struct Moves<'a> {
     /// The hypervisor that all of them leave, if it is one.
     pub emptied: Option<&'a str>,
     pub drained: Drained,
+    /// Whether one is taken before each move.
+    pub snapshot: bool,
     pub state: StateFolder,
     pub shared: &'a Shared,
     pub invocation: &'a Invocation,
@@ -92,7 +94,7 @@ impl Moves<'_> {
             to: Some(departure.to.clone()),
             ip: None,
             fence_unreachable: false,
-            snapshot: !self.shared.no_snapshot,
+            snapshot: self.snapshot,
             allow_outage: self.shared.allow_outage,
         }
     }

@@ -14,10 +14,10 @@ pub(super) use self::{
 };
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, RunArgs},
+    args::{ConnectionArgs, RunArgs, VarsArgs},
     certs::{find_cluster, the_cluster},
     terminal::confirm,
-    verb::Play,
+    verb::{KnownArgs, Play},
 };
 use crate::{
     inventory::Inventory,
@@ -64,6 +64,8 @@ enum MemberVerb {
         #[arg(long)]
         fence_unreachable: bool,
         #[command(flatten)]
+        care: CareArgs,
+        #[command(flatten)]
         shared: Shared,
     },
     /// Add a member to a cluster
@@ -80,6 +82,8 @@ enum MemberVerb {
         #[arg(long, value_name = "ADDRESS")]
         ip: Option<String>,
         #[command(flatten)]
+        care: CareArgs,
+        #[command(flatten)]
         shared: Shared,
     },
     /// Take a member out of its cluster, for good
@@ -89,6 +93,8 @@ enum MemberVerb {
         /// Go on although its guest's hypervisor cannot be reached, so that nobody can power the guest off
         #[arg(long)]
         fence_unreachable: bool,
+        #[command(flatten)]
+        care: CareArgs,
         #[command(flatten)]
         shared: Shared,
     },
@@ -113,8 +119,18 @@ enum MemberVerb {
         #[arg(long, value_name = "ADDRESS")]
         ip: Option<String>,
         #[command(flatten)]
+        care: CareArgs,
+        #[command(flatten)]
         shared: Shared,
     },
+}
+
+/// What those take that change who is a member.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CareArgs {
+    /// Take no snapshot before
+    #[arg(long, help_heading = "Run")]
+    pub(super) no_snapshot: bool,
 }
 
 /// What all of them take.
@@ -124,16 +140,15 @@ pub(super) struct Shared {
     #[arg(short, long, help_heading = "Run")]
     pub(super) yes: bool,
 
-    /// Take no snapshot before
-    #[arg(long, help_heading = "Run")]
-    pub(super) no_snapshot: bool,
-
-    /// Go on where the cluster stops answering meanwhile, as one of two members does
+    /// Accept that the cluster stops answering for a while (needed with one or two members)
     #[arg(long, help_heading = "Run")]
     pub(super) allow_outage: bool,
 
     #[command(flatten)]
-    inventory: InventoryArgs,
+    known: KnownArgs,
+
+    #[command(flatten)]
+    vars: VarsArgs,
 
     #[command(flatten)]
     pub(super) run: RunArgs,
@@ -144,9 +159,12 @@ pub(super) struct Shared {
 
 impl Shared {
     /// A playbook, for hosts of a pattern alone if there is one.
-    pub(super) fn play<'a>(&'a self, playbook: &'a str, limit: Option<&str>, extra_vars: Vec<String>) -> Play<'a> {
-        let hosts = InventoryArgs { limit: limit.map(str::to_owned), ..self.inventory.clone() };
-        Play { playbook, hosts, extra_vars, run: &self.run, connection: &self.connection }
+    pub(super) fn play<'a>(&'a self, playbook: &'a str, limit: Option<&str>, more_vars: Vec<String>) -> Play<'a> {
+        let mut extra_vars = self.vars.extra_vars.clone();
+        // What was said by a flag wins.
+        extra_vars.extend(self.allow_outage.then(|| r#"{"rollout_allow_outage": true}"#.to_owned()));
+        extra_vars.extend(more_vars);
+        Play { playbook, hosts: self.known.only(limit), extra_vars, run: &self.run, connection: &self.connection }
     }
 }
 
@@ -156,9 +174,6 @@ pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliErr
         AnyVerb::Adopt(args) => return adopt::run(args, invocation),
     };
     let (request, shared) = verb.request();
-    if shared.inventory.limit.is_some() {
-        return Err(CliError::usage("--limit has no place here: the member is named"));
-    }
     // What goes on was decided, shown and agreed to when it began.
     if invocation.resumed.is_some() {
         return play(request.verb, shared, &[], invocation);
@@ -194,17 +209,16 @@ pub(super) fn decide(
 /// goes on.
 pub(super) fn play(verb: Verb, shared: &Shared, all: &[Prepared], invocation: &Invocation) -> Result<Exit, CliError> {
     let files = if invocation.resumed.is_some() { Files::new() } else { prepare::files(all) };
-    let play = shared.play(playbook(verb, shared.allow_outage), None, vec![format!("@{VARIABLES}")]);
+    let play = shared.play(playbook(verb), None, vec![format!("@{VARIABLES}")]);
     let compiled = disk::pretend(files, || play.compile(invocation))?;
     Ok(play.run(compiled, invocation)?.exit(false))
 }
 
-fn playbook(verb: Verb, allow_outage: bool) -> &'static str {
+fn playbook(verb: Verb) -> &'static str {
     match verb {
         Verb::Add => "member-add.yaml",
         Verb::Remove => "member-remove.yaml",
         Verb::Replace | Verb::Move => "member-replace.yaml",
-        Verb::Restart if allow_outage => "member-restart-outage.yaml",
         Verb::Restart => "member-restart.yaml",
     }
 }
@@ -218,26 +232,30 @@ impl MemberVerb {
             to: None,
             ip: None,
             fence_unreachable: false,
-            snapshot: !shared.no_snapshot,
+            snapshot: true,
             allow_outage: shared.allow_outage,
         };
         match self {
-            Self::Replace { name, to, new_name, ip, fence_unreachable, shared } => {
+            Self::Replace { name, to, new_name, ip, fence_unreachable, care, shared } => {
                 let (old, fence_unreachable) = (Some(name.clone()), *fence_unreachable);
                 let request = Request { old, fence_unreachable, ..request(Verb::Replace, shared) };
+                let request = Request { snapshot: !care.no_snapshot, ..request };
                 (Request { new_name: new_name.clone(), to: to.clone(), ip: ip.clone(), ..request }, shared)
             }
-            Self::Move { name, to, new_name, ip, shared } => {
+            Self::Move { name, to, new_name, ip, care, shared } => {
                 let request = Request { old: Some(name.clone()), to: Some(to.clone()), ..request(Verb::Move, shared) };
+                let request = Request { snapshot: !care.no_snapshot, ..request };
                 (Request { new_name: new_name.clone(), ip: ip.clone(), ..request }, shared)
             }
-            Self::Add { name, to, ip, shared, .. } => {
+            Self::Add { name, to, ip, care, shared, .. } => {
                 let request = Request { new_name: Some(name.clone()), ..request(Verb::Add, shared) };
+                let request = Request { snapshot: !care.no_snapshot, ..request };
                 (Request { to: to.clone(), ip: ip.clone(), ..request }, shared)
             }
-            Self::Remove { name, fence_unreachable, shared } => {
+            Self::Remove { name, fence_unreachable, care, shared } => {
                 let (old, fence_unreachable) = (Some(name.clone()), *fence_unreachable);
-                (Request { old, fence_unreachable, ..request(Verb::Remove, shared) }, shared)
+                let request = Request { old, fence_unreachable, ..request(Verb::Remove, shared) };
+                (Request { snapshot: !care.no_snapshot, ..request }, shared)
             }
             Self::Restart { name, shared } => {
                 (Request { old: Some(name.clone()), ..request(Verb::Restart, shared) }, shared)

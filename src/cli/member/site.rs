@@ -88,8 +88,8 @@ impl Site {
         // What was told of the files on the disk is not told again.
         let is_first = files.is_empty();
         let (mut input, inventory) = disk::pretend(files.clone(), || {
-            let mut input = Input::new(&shared.inventory.keys, opening, invocation);
-            let inventory = input.inventory(&shared.inventory, invocation);
+            let mut input = Input::new(&shared.known.keys, opening, invocation);
+            let inventory = input.inventory(&shared.known.only(None), invocation);
             (input, inventory)
         });
         if is_first || input.diagnostics.has_errors() {

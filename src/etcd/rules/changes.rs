@@ -6,7 +6,7 @@ pub(super) fn learners_only(situation: &Situation<'_>, _: Gate) -> Answer {
     match situation.change {
         Some(MemberChange::AddVoter) => Answer::refused(
             "a voter that has not started counts against the majority",
-            "add it as a learner, and promote it once it has caught up",
+            "add it with `etcdrun member add NAME`, which adds a learner and promotes it once it has caught up",
         ),
         _ => Answer::holds("nothing but learners is added"),
     }
@@ -23,7 +23,7 @@ pub(super) fn dead_goes_first(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("no dead member is left"),
         Some(dead) => Answer::refused(
             format!("{} is dead and still a voter: another member would make the majority larger", now.name(dead.id)),
-            format!("remove it first: `etcdctl member remove {:x}`", dead.id),
+            format!("remove it first: `etcdrun etcdctl CLUSTER -- member remove {:x}`", dead.id),
         ),
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
         false => Answer::holds(format!("{target} may go")),
         true => Answer::refused(
             format!("{target} is alive, and nobody has taken its place yet"),
-            "add a learner and promote it first; or allow that the cluster shrinks",
+            "replace it (`etcdrun member replace NAME`), or make the cluster smaller (`etcdrun member remove NAME`)",
         ),
     }
 }

@@ -25,7 +25,9 @@ pub(super) fn answers(situation: &Situation<'_>, gate: Gate) -> Answer {
         None => Answer::holds(format!("{} members answer", concerned(situation, gate).count())),
         Some((name, error)) => Answer::refused(
             format!("{name} does not answer ({error})"),
-            format!("mend {name} first: see `journalctl -u etcd` there"),
+            format!(
+                "see why: `etcdrun logs {name}`; then `etcdrun member restart {name}`, or if its data is lost `etcdrun member replace {name}`"
+            ),
         ),
     }
 }
@@ -39,7 +41,7 @@ pub(super) fn one_leader(situation: &Situation<'_>, gate: Gate) -> Answer {
     if concerned(situation, gate).next().is_none() {
         return Answer::holds("nobody else is there");
     }
-    let wait = "wait for the election to end; if it does not, look at the network between the members";
+    let wait = "wait for the election to end; if it does not, check the network between the members (peer port), then `etcdrun status CLUSTER`";
     match (leaders.as_slice(), lost) {
         ([leader], None) => Answer::holds(format!("{} leads", now.name(*leader))),
         (_, Some((name, _))) => Answer::refused(format!("{name} has no leader"), wait),
@@ -52,7 +54,7 @@ pub(super) fn one_leader(situation: &Situation<'_>, gate: Gate) -> Answer {
 }
 
 pub(super) fn members_agree(situation: &Situation<'_>, gate: Gate) -> Answer {
-    let way_out = "wait until all have caught up, and compare `etcdctl member list` through each of them";
+    let way_out = "wait until all have caught up; if they still differ, `etcdrun status CLUSTER` names the member, and `etcdrun member replace NAME` rebuilds it";
     let mut views = views(situation, gate);
     let Some((first, view)) = views.next() else {
         return match concerned(situation, gate).next() {
@@ -64,7 +66,7 @@ pub(super) fn members_agree(situation: &Situation<'_>, gate: Gate) -> Answer {
     if let Some((other, _)) = clusters {
         return Answer::refused(
             format!("{first} and {other} belong to different clusters"),
-            "one of them was formed a second time: remove its data and add it to the cluster as a new member",
+            "one of them was formed a second time; rebuild that one: `etcdrun member replace NAME`",
         );
     }
     let list = situation.now.list();
@@ -104,7 +106,10 @@ pub(super) fn members_known(situation: &Situation<'_>, _: Gate) -> Answer {
         let name = &member.name;
         return Answer::refused(
             format!("{name} is a member, and the inventory does not know it"),
-            format!("add {name} to the inventory, or remove it: `etcdctl member remove {:x}`", member.id),
+            format!(
+                "describe {name} in the inventory, or remove it: `etcdrun etcdctl CLUSTER -- member remove {:x}`",
+                member.id
+            ),
         );
     }
     let missing = situation.members.iter().find(|name| !listed.iter().any(|member| member.name == **name));
@@ -116,7 +121,7 @@ pub(super) fn members_known(situation: &Situation<'_>, _: Gate) -> Answer {
         }
         Some(name) => Answer::refused(
             format!("{name} is in the inventory, and no member of the cluster"),
-            format!("add {name} to the cluster, or take it out of the inventory"),
+            format!("add it: `etcdrun member add {name}`; or take it out of the inventory"),
         ),
     }
 }
@@ -126,7 +131,10 @@ pub(super) fn members_started(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("every member has started"),
         Some(member) => Answer::refused(
             format!("the member {:x} at {} was added and never started", member.id, member.peer_urls.join(", ")),
-            format!("start it, or remove it: `etcdctl member remove {:x}`", member.id),
+            format!(
+                "continue with `etcdrun resume`, or remove it: `etcdrun etcdctl CLUSTER -- member remove {:x}`",
+                member.id
+            ),
         ),
     }
 }
@@ -143,7 +151,7 @@ pub(super) fn members_unchanged(situation: &Situation<'_>, _: Gate) -> Answer {
         true => Answer::holds("the members are the same as before"),
         false => Answer::refused(
             format!("the members were {}, and now they are {}", told(then), told(now)),
-            "somebody else changes this cluster: find out who before going on",
+            "something else changes this cluster: find out what before `etcdrun resume`; `etcdrun status CLUSTER` lists the members",
         ),
     }
 }
@@ -158,7 +166,9 @@ pub(super) fn no_learner(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("no member is a learner"),
         Some(id) => Answer::refused(
             format!("{} is still a learner", situation.now.name(id)),
-            format!("promote it (`etcdctl member promote {id:x}`), or remove it (`etcdctl member remove {id:x}`)"),
+            format!(
+                "continue with `etcdrun resume`; else promote it (`etcdrun etcdctl CLUSTER -- member promote {id:x}`), or remove it (`etcdrun etcdctl CLUSTER -- member remove {id:x}`)"
+            ),
         ),
     }
 }
@@ -175,15 +185,15 @@ fn raised(situation: &Situation<'_>, alarm: &Alarm) -> Answer {
     match &alarm.kind {
         AlarmKind::Nospace => Answer::refused(
             format!("{name} has the alarm NOSPACE: its quota is used up, and nothing can be written"),
-            "compact, defragment each member, and disarm the alarm; or raise the quota",
+            "run `etcdrun playbook nospace.yaml -l CLUSTER`: it compacts, defragments each member and disarms the alarm; a larger `etcd.quota` of the inventory is set by it as well",
         ),
         AlarmKind::Corrupt => Answer::refused(
             format!("{name} has the alarm CORRUPT: its data is not that of the others"),
-            format!("replace {name} by a new member, and only then disarm the alarm"),
+            format!("rebuild it: `etcdrun member replace {name}`, which disarms the alarm afterwards"),
         ),
         AlarmKind::Other(kind) => Answer::refused(
             format!("{name} has the alarm {kind}"),
-            "find out what it means, mend that, and disarm the alarm",
+            "find out what it means and fix it, then `etcdrun etcdctl CLUSTER -- alarm disarm`",
         ),
     }
 }
@@ -222,7 +232,7 @@ pub(super) fn linearizable_read(situation: &Situation<'_>, gate: Gate) -> Answer
         None => Answer::holds("every member answers reads"),
         Some((name, error)) => Answer::refused(
             format!("{name} does not answer a linearizable read ({error})"),
-            format!("look at {name}: it has no majority, or is too slow; see `journalctl -u etcd` there"),
+            format!("it has no quorum, or is too slow: see `etcdrun logs {name}`"),
         ),
     }
 }
@@ -253,7 +263,7 @@ pub(super) fn quorum_now(situation: &Situation<'_>, _: Gate) -> Answer {
         true => Answer::holds(format!("{have} of {voters} voters are well")),
         false => Answer::refused(
             format!("only {have} of {voters} voters are well, and {majority} must be: the cluster has no quorum"),
-            "`etcdrun recover` starts the members that can be started, or makes a new cluster of what is left",
+            "`etcdrun recover CLUSTER --check` shows what is left; `etcdrun recover CLUSTER` starts the members that can be started, or makes a new cluster of what is left",
         ),
     }
 }
@@ -295,7 +305,7 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
             "without {target} only {others} of {voters} voters are well{}, and {majority} must be: the cluster would stop answering",
             sick.unwrap_or_default()
         ),
-        "mend the others first",
+        "repair the others first: `etcdrun status CLUSTER` names them, and what to run",
     )
 }
 
@@ -307,7 +317,10 @@ pub(super) fn small_cluster(situation: &Situation<'_>, _: Gate) -> Answer {
     match (voters, situation.consent.outage) {
         (0..=2, false) => Answer::refused(
             format!("a cluster of {voters} stops answering while a member is down"),
-            "allow it in so many words (`allow_outage: true`), or add members first",
+            format!(
+                "to accept that, {}; or add members first (`etcdrun member add NAME`)",
+                situation.with_outage_allowed()
+            ),
         ),
         (0..=2, true) => Answer::holds(format!("the cluster of {voters} may stop answering")),
         _ => Answer::holds(format!("{voters} voters")),
@@ -321,7 +334,9 @@ pub(super) fn caught_up(situation: &Situation<'_>, gate: Gate) -> Answer {
         None => Answer::holds(format!("all have applied {mark}")),
         Some((name, view)) => Answer::refused(
             format!("{name} is behind: it has applied {} of {mark}", view.applied_index),
-            format!("wait until {name} has caught up; if it falls back further, look at its disk and its network"),
+            format!(
+                "wait until {name} has caught up, then `etcdrun resume`; if it falls back further, check its disk and its network (`etcdrun logs {name}`)"
+            ),
         ),
     }
 }
@@ -335,10 +350,10 @@ pub(super) fn leader_off(situation: &Situation<'_>, _: Gate) -> Answer {
     match situation.now.leader() {
         Some((leader, _)) if situation.is_target(leader) && others > 0 => Answer::refused(
             format!("{leader} leads: to stop it now would cost an election"),
-            "move the lead to another member first (`etcd_move_leader`)",
+            "transfer leadership first (`etcd_move_leader`); `etcdrun member restart NAME` does both",
         ),
         Some((leader, _)) => Answer::holds(format!("{leader} leads")),
         None if situation.now.voters().count() <= 1 => Answer::holds("there is nobody to lead"),
-        None => Answer::refused("nobody leads", "wait for the election to end"),
+        None => Answer::refused("there is no leader", "wait for the election to end, then `etcdrun resume`"),
     }
 }

@@ -14,7 +14,9 @@ pub(super) fn reachable(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds(format!("{} hosts are reached", situation.hosts.len())),
         Some((name, why)) => Answer::refused(
             format!("{name} is not reached by SSH ({why})"),
-            "mend the way to it first; its etcd may well be serving, so nothing else is done",
+            format!(
+                "restore SSH access first (`etcdrun ssh {name}`); its etcd may still be serving, so nothing was changed. If the host is lost: `etcdrun member replace {name}`"
+            ),
         ),
     }
 }
@@ -33,7 +35,7 @@ pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, _: Gate) -> Ans
         return not_seen(format!("whether {target} is reached"));
     };
     let way_out = format!(
-        "mend the way to {target}, or stop its etcd by other means (a guest with `virsh destroy {target}` on its hypervisor) before it is replaced"
+        "restore SSH access (`etcdrun ssh {target}`), or stop its etcd by other means (a guest: `etcdrun ssh HYPERVISOR -- virsh destroy {target}`) before it is replaced"
     );
     match (&host.unreachable, host.answers_others) {
         (None, _) => Answer::holds(format!("{target} is reached")),
@@ -57,7 +59,7 @@ pub(super) fn clock(situation: &Situation<'_>, _: Gate) -> Answer {
         false => Answer::holds("clocks agree"),
         true => Answer::refused(
             format!("the clock of {ahead} is {:.1} s ahead of that of {behind}", seconds(most - least)),
-            "set the clocks (chrony, systemd-timesyncd): leases, certificates and logs go by them",
+            "set the clocks (chrony, systemd-timesyncd), then `etcdrun resume`: leases, certificates and logs depend on them",
         ),
     }
 }
@@ -77,7 +79,7 @@ pub(super) fn disk_room(situation: &Situation<'_>, _: Gate) -> Answer {
             let (free, needed) = (mebibytes(room.free), mebibytes(room.needed));
             Answer::refused(
                 format!("{name} has {free} free at {}, and {} needs {needed}", room.path, room.what),
-                "make room there",
+                "free space there, then `etcdrun resume`",
             )
         }
     }
@@ -95,10 +97,13 @@ pub(super) fn binary_verified(situation: &Situation<'_>, _: Gate) -> Answer {
     };
     let path = &release.path;
     match &release.sha256 {
-        None => Answer::refused(format!("{path} is not on {target}"), "install the release there first"),
+        None => Answer::refused(
+            format!("{path} is not on {target}"),
+            "run the playbook again: it installs the release on every member first",
+        ),
         Some(found) if !found.eq_ignore_ascii_case(&release.wanted) => Answer::refused(
             format!("{path} on {target} has the sha256 {found}, and the catalogue says {}", release.wanted),
-            "remove that file, and install the release again",
+            format!("remove that file (`etcdrun ssh {target} -- sudo rm {path}`), and run the playbook again"),
         ),
         Some(_) => Answer::holds(format!("{path} is what the catalogue says")),
     }
@@ -109,7 +114,7 @@ pub(super) fn strict_reconfig(situation: &Situation<'_>, _: Gate) -> Answer {
     match off {
         Some(host) => Answer::refused(
             format!("etcd on {} runs with `strict-reconfig-check=false`", host.name),
-            "take that out of its settings, and restart it",
+            "remove `strict-reconfig-check` from `etcd.settings` of the inventory, then `etcdrun playbook settings.yaml -l CLUSTER`",
         ),
         None if situation.hosts.iter().any(|host| host.strict_reconfig.is_some()) => {
             Answer::holds("etcd checks changes of its members")

@@ -217,9 +217,14 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "answers", "one-leader", "members-agree", "members-known", "no-alarm", "linearizable-read",
             "versions-expected", "cluster-version", "storage-version",
         ],
-        (Profile::Restart | Profile::Replace | Profile::Nospace, Settled) => &[
+        (Profile::Restart | Profile::Replace, Settled) => &[
             "addresses-known",
             "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner", "no-alarm",
+            "linearizable-read",
+        ],
+        // The alarm is disarmed once all members have given space back.
+        (Profile::Nospace, Settled) => &[
+            "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner", "no-corrupt",
             "linearizable-read",
         ],
         (Profile::Certificate, Settled) => &["answers", "one-leader", "members-agree", "linearizable-read"],
@@ -246,7 +251,9 @@ fn judge_without(off: Option<&str>, profile: Profile, gate: Gate, situation: &Si
 
 fn judge_rules(off: Option<&str>, wanted: &[&str], gate: Gate, situation: &Situation<'_>) -> Verdict {
     let counting = RULES.iter().filter(|rule| wanted.contains(&rule.id) && Some(rule.id) != off);
-    let findings = counting.map(|rule| Finding { rule: rule.id, answer: (rule.check)(situation, gate) }).collect();
+    let findings = counting
+        .map(|rule| Finding { rule: rule.id, answer: (rule.check)(situation, gate).of(situation.cluster) })
+        .collect();
     Verdict { findings }
 }
 
@@ -271,6 +278,19 @@ impl Answer {
     fn unknown(what: impl Into<String>) -> Self {
         Self::Unknown { what: what.into() }
     }
+
+    /// With the cluster's name in the commands that it advises.
+    fn of(self, cluster: &str) -> Self {
+        match self {
+            Self::Refused { what, way_out } => Self::Refused { what, way_out: for_cluster(&way_out, cluster) },
+            other => other,
+        }
+    }
+}
+
+/// What rules advise, for a cluster of this name.
+pub(super) fn for_cluster(way_out: &str, cluster: &str) -> String {
+    way_out.replace(situation::CLUSTER, cluster)
 }
 
 impl Verdict {

@@ -11,6 +11,10 @@ use crate::model::Version;
 /// A cluster as it was seen, and what is about to happen to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
+    /// The cluster's name; it takes the place of `CLUSTER` in what rules advise.
+    pub cluster: &'a str,
+    /// The command line that is at work, if it is known, so that advice can repeat it.
+    pub command: &'a str,
     /// The members that the inventory has.
     pub members: &'a [String],
     /// Where the inventory says that members reach each other, by name; empty where it is not known.
@@ -138,9 +142,14 @@ pub enum Decided {
     Gone,
 }
 
+/// Stands for the cluster's name in what rules advise.
+pub(super) const CLUSTER: &str = "CLUSTER";
+
 impl<'a> Situation<'a> {
     pub fn new(members: &'a [String], now: &'a Observation) -> Self {
         Self {
+            cluster: CLUSTER,
+            command: "",
             members,
             peers: &[],
             client_port: None,
@@ -164,6 +173,19 @@ impl<'a> Situation<'a> {
     pub(super) fn unknown(&self, what: impl Into<String>) -> Answer {
         let what = what.into();
         if self.planning { Answer::holds(format!("to be seen: {what}")) } else { Answer::unknown(what) }
+    }
+
+    /// The command line once more, with the operator's word that the cluster may stop answering.
+    pub(super) fn with_outage_allowed(&self) -> String {
+        const VARIABLE: &str = "-e rollout_allow_outage=true";
+        let words: Vec<&str> = self.command.split(' ').collect();
+        let has_flag = matches!(words.get(1), Some(&("member" | "drain" | "undrain" | "certs")));
+        let takes_variable = matches!(words.get(1), Some(&"playbook")) && !words.contains(&"--plan");
+        match self.command {
+            command if has_flag => format!("run `{command} --allow-outage`"),
+            command if takes_variable => format!("run `{command} {VARIABLE}`"),
+            _ => format!("run the playbook with `{VARIABLE}`, or the verb with `--allow-outage`"),
+        }
     }
 
     /// Whether this is the member in turn, or goes down with it.

@@ -120,10 +120,8 @@ impl World {
 
     fn situation(&self) -> Situation<'_> {
         Situation {
-            members: &self.members,
             peers: &self.peers,
             client_port: Some(self.client_port),
-            now: &self.now,
             before: Some(&self.before),
             target: Some(&self.target),
             along: &self.along,
@@ -135,7 +133,7 @@ impl World {
             change: self.change,
             decided: self.decided,
             consent: self.consent,
-            planning: false,
+            ..Situation::new(&self.members, &self.now)
         }
     }
 
@@ -317,6 +315,44 @@ fn every_rule_is_documented() {
     for (id, demands) in WAY_RULES {
         assert!(page.contains(&format!("| `{id}` | {demands} |")), "{id}");
     }
+}
+
+#[test]
+fn every_rule_has_an_entry_that_says_what_to_do() {
+    let page = include_str!("../../../docs/refusals.md");
+    for rule in RULES {
+        assert!(page.contains(&format!("\n| `{}` | ", rule.id)), "{}", rule.id);
+    }
+}
+
+#[test]
+fn what_is_advised_can_be_typed_as_it_is() {
+    for case in CASES {
+        let mut world = World::on_the_way(case.gate, case.members, FROM, TO);
+        (case.world)(&mut world);
+        let situation = Situation { cluster: "prod", ..world.situation() };
+        let verdict = judge(case.profile, case.gate, &situation);
+        for finding in verdict.against().filter(|finding| finding.rule == case.rule) {
+            if let Answer::Refused { way_out, .. } = &finding.answer {
+                assert!(!way_out.contains("CLUSTER"), "{}: {way_out}", case.rule);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_command_that_was_refused_is_advised_with_the_word_that_allows_it() {
+    let told = |command: &str| {
+        let world = World::on_the_way(Gate::Before, 1, FROM, FROM);
+        let situation = Situation { cluster: "prod", command, ..world.situation() };
+        judge(Profile::Restart, Gate::Before, &situation).told()
+    };
+    let playbook = told("etcdrun playbook reboot.yaml -l prod");
+    assert!(playbook.contains("run `etcdrun playbook reboot.yaml -l prod -e rollout_allow_outage=true`"), "{playbook}");
+    let verb = told("etcdrun member restart etcd-1");
+    assert!(verb.contains("run `etcdrun member restart etcd-1 --allow-outage`"), "{verb}");
+    let saved = told("etcdrun playbook --plan p");
+    assert!(saved.contains("run the playbook with `-e rollout_allow_outage=true`"), "{saved}");
 }
 
 fn everywhere() -> impl Iterator<Item = (Profile, Gate)> {

@@ -56,7 +56,7 @@ pub(super) fn versions_expected(situation: &Situation<'_>, gate: Gate) -> Answer
     let wrong = |name: &str, has: Version, wanted: String| {
         Answer::refused(
             format!("{name} runs {has}, and {wanted}"),
-            "somebody else changes versions, or a restart did not take: look at that member before going on",
+            "something else changes versions, or a restart had no effect: check that member (`etcdrun logs NAME`) before `etcdrun resume`",
         )
     };
     let target = situation.target.and_then(|target| Some((target, now.view(target)?)));
@@ -230,7 +230,7 @@ pub(super) fn auth(situation: &Situation<'_>, _: Gate) -> Answer {
 pub(in super::super) fn auth_refusal() -> (&'static str, &'static str) {
     (
         "authentication is on, and with it etcd does not support going from 3.4 to 3.5 member by member: 3.5 counts the versions of users and roles differently",
-        "say `allow_auth_hop: true` and switch authentication off for this hop (`etcdctl auth disable`, then `auth enable`), or stop all members at once",
+        "switch authentication off for this step (`etcdrun etcdctl CLUSTER -- auth disable`, afterwards `etcdrun etcdctl CLUSTER -- auth enable`), or accept the risk: `etcdrun playbook upgrade.yaml -l CLUSTER -e rollout_allow_auth_hop=true`",
     )
 }
 
@@ -251,7 +251,7 @@ pub(super) fn cluster_version(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds(format!("the cluster version is {}", text(wanted))),
         Some((name, view)) => Answer::refused(
             format!("{name} says the cluster version is {}, not {} yet", text(view.cluster_version), text(wanted)),
-            "wait until the leader has raised it, which takes seconds; the next server would crash otherwise",
+            "wait until the leader has raised it, which takes seconds, then `etcdrun resume`; the next server would crash otherwise",
         ),
     }
 }
@@ -266,7 +266,7 @@ pub(super) fn storage_version(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("the data on disk is of that version"),
         Some((name, view)) => Answer::refused(
             format!("the data of {name} is of version {}, not {} yet", text(view.storage_version), text(wanted)),
-            "wait until it has rewritten it, which takes seconds",
+            "wait until it has rewritten it, which takes seconds, then `etcdrun resume`",
         ),
     }
 }
@@ -282,11 +282,11 @@ pub(super) fn downgrade_enabled(situation: &Situation<'_>, _: Gate) -> Answer {
         (None, None) => Answer::holds(format!("etcd has agreed to go down to {}", text(Some(to)))),
         (None, Some(_)) if step.from.series() < (3, 6) => Answer::refused(
             format!("no member runs {} any more, and {} knows no way down", text(Some(to)), step.from),
-            "restore a snapshot that was taken before the upgrade",
+            "restore a backup that was taken before the upgrade: `etcdrun restore CLUSTER --at TIME`",
         ),
         (None, Some((name, _))) => Answer::refused(
             format!("no member runs {} any more, and {name} has not agreed to go down", text(Some(to))),
-            "enable the downgrade first (`etcd_downgrade`)",
+            "`etcdrun playbook downgrade.yaml -l CLUSTER` enables the downgrade first",
         ),
     }
 }
@@ -305,7 +305,7 @@ pub(super) fn way_back(situation: &Situation<'_>, _: Gate) -> Answer {
                 step.from
             ),
             format!(
-                "mend what keeps {} from its work, then `etcdrun resume`; from 3.6 on a whole cluster can go down (downgrade.yaml)",
+                "fix what keeps {} from working, then `etcdrun resume`; from 3.6 on a complete cluster can be downgraded (`etcdrun playbook downgrade.yaml -l CLUSTER`)",
                 step.to
             ),
         ),
@@ -317,7 +317,7 @@ pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
     match (situation.step.filter(|step| goes_up(*step)), going_down) {
         (Some(step), Some((name, target))) if step.to.series() > target => Answer::refused(
             format!("{name} is about to go down to {}", text(Some(target))),
-            "finish that downgrade, or cancel it (`etcd_downgrade` with `state: cancelled`)",
+            "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun etcdctl CLUSTER -- downgrade cancel`)",
         ),
         _ => Answer::holds("no downgrade goes on"),
     }

@@ -75,6 +75,7 @@ impl Check<'_> {
         if let Some(auth) = &auth {
             self.auth(auth);
         }
+        self.not_carried_out();
         let cluster = self.cluster;
         if let (Some(node), Some(etcd)) = (cluster.sections.get("etcd"), &etcd) {
             self.etcd(etcd, node, auth.as_ref());
@@ -82,6 +83,20 @@ impl Check<'_> {
         }
         for host in cluster.members.iter().map(|id| self.inventory.host_by_id(*id)) {
             self.member(host, auth.as_ref());
+        }
+    }
+
+    /// Sections that nothing of the program reads.
+    fn not_carried_out(&mut self) {
+        for name in ["chrony", "fluentbit"] {
+            if let Some(node) = self.cluster.sections.get(name) {
+                let message = format!(
+                    "the section `{name}` of `{}` is not carried out: etcdrun does not configure it yet",
+                    self.cluster.name
+                );
+                let help = format!("leave it out, or use `cluster.{name}` in a playbook of your own");
+                self.diagnostics.push(Diagnostic::warning(node.span, message).help(help));
+            }
         }
     }
 
@@ -273,7 +288,7 @@ impl Check<'_> {
     }
 
     fn etcd(&mut self, etcd: &EtcdSection, node: &Node, auth: Option<&AuthSection>) {
-        let certificates = auth.is_some_and(|auth| auth.method() == AuthMethod::Certificate);
+        let certificates = auth.is_some_and(|auth| auth.is_enabled() && auth.method() == AuthMethod::Certificate);
         if etcd.gateway == Some(true) && certificates {
             let message =
                 "the gateway cannot be used with certificate authentication: it does not pass on who the client is";
@@ -338,7 +353,7 @@ impl Check<'_> {
         if !self.inventory.etcd_releases.is_empty() && !self.releases.contains_key(&version) {
             let known: Vec<String> = self.inventory.etcd_releases.keys().map(ToString::to_string).collect();
             let message = format!("etcd {version} is not in `etcd_releases`");
-            let help = format!("it has {}", known.join(", "));
+            let help = format!("add it with its `sha256`, or use one that is there: {}", known.join(", "));
             self.diagnostics.push(Diagnostic::error(span, message).help(help));
         }
     }

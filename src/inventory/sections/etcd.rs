@@ -16,7 +16,7 @@ pub struct EtcdSection {
     /// How much the database may hold before etcd takes no more writes. 8GiB if not given.
     pub quota: Option<ByteSize>,
     pub compaction: Compaction,
-    /// Whether the REST gateway answers. It cannot go with certificate authentication.
+    /// Whether the REST gateway answers. It cannot go with certificate authentication, unless authentication is off.
     pub gateway: Option<bool>,
     pub metrics: Metrics,
     /// Where the data is: a folder of its own, not the mount point of a disk. /var/lib/etcd/data if not given.

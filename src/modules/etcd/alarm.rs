@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -21,8 +21,9 @@ use crate::{
 
 /// Lists the alarms of a cluster, compacts its history, or disarms an alarm.
 ///
-/// The way out of NOSPACE is `compacted`, then `etcd_defrag` on each member, then `disarmed`. An alarm whose cause is still
-/// there is not disarmed; CORRUPT only if it is named. Listing changes nothing and writes nothing into etcd's log.
+/// The way out of NOSPACE is `compacted`, then `etcd_defrag` on each member, then `disarmed`: the playbook `nospace.yaml` does it. An
+/// alarm whose cause is still there is not disarmed; CORRUPT only if it is named. Once NOSPACE is disarmed, a key is written to see
+/// that writes work. Listing changes nothing and writes nothing into etcd's log.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdAlarm {
@@ -37,12 +38,15 @@ pub struct EtcdAlarm {
     /// How much the database may hold; from 3.6 on etcd tells it.
     #[serde(default)]
     quota: Option<ByteSize>,
+    /// How many of the newest revisions a compaction keeps.
+    #[serde(default)]
+    keep_revisions: u32,
     /// Compaction may take this long.
     #[serde(default = "ten_minutes")]
     timeout: Seconds,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum AlarmState {
     /// Only say which alarms there are.
@@ -54,13 +58,16 @@ enum AlarmState {
     Disarmed,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum AlarmName {
     #[default]
     Nospace,
     Corrupt,
 }
+
+/// The key by which it is seen that writes work: the canary's own.
+const WRITTEN: &str = "/etcdrun/canary";
 
 fn ten_minutes() -> Seconds {
     Seconds(Duration::from_secs(600))
@@ -155,14 +162,14 @@ impl Alarms {
         if self.kind() != AlarmKind::Nospace {
             return Ok(());
         }
-        let quota = self.module.quota.map(|quota| quota.0);
+        let (quota, cluster) = (self.module.quota.map(|quota| quota.0), &self.cluster.name);
         // The alarm comes with a write that would not fit any more, so a little below.
         let is_full = |size: u64, quota: u64| size >= quota / 10 * 9;
         let full = now.views().find(|(_, view)| view.quota.or(quota).is_some_and(|quota| is_full(view.db_size, quota)));
         match full {
             None => Ok(()),
             Some((name, view)) => Err(ActionError::Failed(format!(
-                "the database of {name} still has {} bytes, and nearly its quota: compact (`state: compacted`) and defragment each member (`etcd_defrag`) first, or raise the quota",
+                "cannot disarm NOSPACE: the database of {name} still has {} bytes, nearly its quota; compact and defragment each member first (`etcdrun playbook nospace.yaml -l {cluster}`); where that was not enough, delete keys (`etcdrun etcdctl {cluster} -- del KEY`) or raise `etcd.quota` of `{cluster}` in the inventory, and run it again",
                 view.db_size
             ))),
         }
@@ -174,7 +181,7 @@ impl Alarms {
         let newest = now.views().map(|(_, view)| view.revision).max().unwrap_or_default();
         let asked: Vec<&MemberClient> = clients.iter().filter(|client| now.view(&client.name).is_some()).collect();
         for (left, client) in (0..asked.len()).rev().zip(asked) {
-            let revision = newest - i64::try_from(left).unwrap_or_default();
+            let revision = newest - i64::from(self.module.keep_revisions) - i64::try_from(left).unwrap_or_default();
             let patient = client.patient(self.module.timeout.0);
             let mut client = patient.client().await.map_err(etcd_failed)?;
             let options = CompactionOptions::new().with_physical();
@@ -199,6 +206,14 @@ impl Alarms {
             let disarmed = leader.bounded(client.alarm(AlarmAction::Deactivate, kind, Some(options))).await;
             disarmed.map_err(etcd_failed)?;
         }
-        Ok(())
+        if self.kind() != AlarmKind::Nospace {
+            return Ok(());
+        }
+        let cluster = &self.cluster.name;
+        leader.bounded(client.put(WRITTEN, "writes work", None)).await.map(drop).map_err(|error| {
+            ActionError::Failed(format!(
+                "NOSPACE was disarmed, but a write still fails ({error}); raise `etcd.quota` of `{cluster}` in the inventory, and run `etcdrun playbook nospace.yaml -l {cluster}` again"
+            ))
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
@@ -38,7 +38,7 @@ pub struct EtcdCanary {
     state: State,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     /// It goes on.
@@ -121,7 +121,10 @@ impl Call {
     fn told(&self, sight: &Sight) -> Outcome {
         let (longest, limit) = (sight.longest, self.module.max_stall.0);
         let milliseconds = longest.as_millis();
-        let msg = format!("{} writes, {} errors, longest gap {milliseconds} ms", sight.writes, sight.errors);
+        let msg = format!(
+            "{} writes, {} errors, longest gap {milliseconds} ms (limit {})",
+            sight.writes, sight.errors, self.module.max_stall
+        );
         let outcome = Outcome { msg, ..Outcome::ok() }
             .with("writes", sight.writes)
             .with("errors", sight.errors)

@@ -100,7 +100,13 @@ impl EngineAction for Defragment {
         }
         let names = self.cluster.names();
         let consent = Consent { outage: self.module.allow_outage, ..Consent::default() };
-        let situation = Situation { target: Some(name), consent, ..Situation::new(&names, &now) };
+        let situation = Situation {
+            cluster,
+            command: &context.command,
+            target: Some(name),
+            consent,
+            ..Situation::new(&names, &now)
+        };
         let verdict = judge(Profile::Nospace, Gate::Stop, &situation);
         if !verdict.holds() {
             return Err(ActionError::Failed(verdict.told()));

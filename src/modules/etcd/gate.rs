@@ -315,6 +315,8 @@ impl EngineAction for Wait {
             let situation = Situation {
                 peers: &peers,
                 client_port: Some(self.cluster.client_port),
+                cluster: &self.cluster.name,
+                command: &context.command,
                 before: self.before.as_ref(),
                 target: self.module.name.as_deref(),
                 along: &self.module.along,

@@ -176,6 +176,7 @@ impl Change {
         let consent =
             Consent { shrink: self.module.allow_shrink, no_snapshot: true, outage: true, ..Consent::default() };
         let situation = Situation {
+            cluster: &self.cluster.name,
             target: Some(&self.module.name),
             change: Some(change),
             consent,

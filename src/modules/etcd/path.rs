@@ -98,7 +98,7 @@ impl EngineAction for Look {
         let clients = if self.cluster.auth.is_enabled() { self.module.clients.as_slice() } else { &[] };
         let hops = match hops_from(&seen, *version, &catalogue, consent, clients) {
             Ok(hops) => hops,
-            Err(error) => return Ok(refused(format!("{}: {error}", error.rule))),
+            Err(error) => return Ok(refused(error.told(&self.cluster.name))),
         };
         let goes_down = |hop: &Hop| hop.to.series() < hop.from.series();
         if let Some(hop) = hops.iter().find(|hop| goes_down(hop) != self.module.down) {

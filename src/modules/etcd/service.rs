@@ -182,8 +182,8 @@ impl Converge {
         match verdict.holds() {
             true => Ok(()),
             false => Err(ActionError::Refused(format!(
-                "{name} has to restart, and the cluster cannot spare it: {}\nTo restart it nevertheless, run the playbook with `-e etcd_allow_outage=true`",
-                verdict.told()
+                "{name} has to restart, and the cluster cannot spare it: {}\nTo accept that the cluster stops answering: `etcdrun playbook settings.yaml -l {} -e rollout_allow_outage=true`",
+                verdict.told(), self.cluster.name
             ))),
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::fs;
 
 use super::{
@@ -62,7 +62,7 @@ fn half_an_hour() -> Seconds {
     Seconds(SNAPSHOT_AGE / 2)
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SnapshotPlace {
     /// The operator's machine.

@@ -1,7 +1,7 @@
 //! `libvirt_volume`: disks of guests.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Action, BuildContext, Module, ModuleError, ResultField, image, libvirt};
 use crate::{
@@ -45,7 +45,7 @@ pub struct LibvirtVolume {
     confirm: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Format {
     #[default]
@@ -76,7 +76,7 @@ struct Base {
     path: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
     #[default]

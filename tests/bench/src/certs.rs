@@ -23,7 +23,7 @@ use crate::{
 /// A renewal is over in less than a second, and what comes of it is seen later.
 const RENEWALS: usize = 3;
 const RENEW: &[&str] = &["certs", "renew", "--all"];
-const ROTATE: &[&str] = &["certs", "rotate-ca", "prod"];
+const ROTATE: &[&str] = &["certs", "rotate-ca", "prod", "--yes"];
 
 /// What clients saw of one change.
 struct Seen {

@@ -82,7 +82,7 @@ fn settings_are_found_upwards_and_checked() {
 #[test]
 fn lint_and_syntax_check_pass_what_is_right() {
     let folder = folder();
-    assert_eq!(folder.run(&["lint", "site.yaml"]).ends(0).stdout, "no problems found in 1 playbook\n");
+    assert_eq!(folder.run(&["lint", "./site.yaml"]).ends(0).stdout, "no problems found in 1 playbook\n");
     folder.run(&["playbook", "site.yaml", "--syntax-check"]).ends(0);
 }
 
@@ -94,7 +94,12 @@ etcd_releases:
 clusters:
   prod:
     etcd: { version: 3.6.15 }
-    guest: { vcpus: 2, memory: 4GiB, disk: { base: ubuntu.qcow2, size: 20GiB }, data_disk: { size: 10GiB } }
+    guest:
+      vcpus: 2
+      memory: 4GiB
+      disk: { base: ubuntu.qcow2, size: 20GiB }
+      data_disk: { size: 10GiB }
+      admin: { ssh_keys: ["ssh-ed25519 AAAA ops"] }
     members:
       etcd-[1-3]: { hypervisor: "hv{n}", interfaces: [{ network: default, ip: "192.168.122.1{n}/24" }] }
 "#;
@@ -111,6 +116,57 @@ fn no_playbook_that_ships_has_a_name_that_leads_nowhere() {
     let words: Vec<&str> = ["lint"].into_iter().chain(names.iter().map(String::as_str)).chain(given).collect();
     let said = folder.run(&words).ends(0);
     assert_eq!(said.stdout, format!("no problems found in {} playbooks\n", names.len()));
+}
+
+/// What `site.yaml` could not do with such an inventory.
+#[track_caller]
+fn refused(from: &str, to: &str, message: &str, help: &str) {
+    let folder = Folder::new();
+    assert!(CLUSTER.contains(from), "{from}");
+    folder.write("inventory.yaml", &CLUSTER.replace(from, to));
+    for words in [&["lint", "site.yaml"][..], &["playbook", "site.yaml"], &["plan", "site.yaml"]] {
+        let said = folder.run(words).ends(5);
+        assert!(said.stderr.contains(&format!("error: {message}")) && said.stderr.contains(help), "{}", said.stderr);
+        assert!(said.stderr.contains("inventory.yaml:"), "{}", said.stderr);
+        assert_eq!(said.stderr.matches(message).count(), 1, "once for the cluster: {}", said.stderr);
+    }
+    // An inventory may be for other things, so without a playbook it is a warning.
+    let alone = folder.run(&["lint"]).ends(0);
+    assert!(
+        alone.stderr.contains(&format!("warning: `etcdrun playbook site.yaml` would be refused: {message}")),
+        "{}",
+        alone.stderr
+    );
+    folder.run(&["lint", "reboot.yaml"]).ends(0);
+}
+
+#[test]
+fn lint_refuses_what_the_playbook_would_refuse() {
+    let version = "    etcd: { version: 3.6.15 }\n";
+    refused(version, "", "the cluster `prod` has no `etcd.version`", "write `etcd: { version: 3.6.15 }`");
+    let releases = "etcd_releases:\n  3.6.15: { file: /srv/etcd, sha256: \"0000000000000000000000000000000000000000000000000000000000000000\" }\n";
+    refused(releases, "", "etcd 3.6.15 is not in `etcd_releases`", "list it there with its `sha256`");
+}
+
+#[test]
+fn a_guest_that_could_not_be_logged_into_is_found() {
+    let admin = "      admin: { ssh_keys: [\"ssh-ed25519 AAAA ops\"] }\n";
+    let message = "guests of `prod` get no SSH key";
+    refused(admin, "", message, "add your public key");
+    refused(admin, "      admin: { user: ops, password_hash: x }\n", message, "add your public key");
+    for own in ["cloud_init: { user_data: {} }", "ignition: { passwd: {} }", "admin: { ssh_keys: \"{{ keys }}\" }"] {
+        let folder = Folder::new();
+        folder.write("inventory.yaml", &(CLUSTER.replace(admin, &format!("      {own}\n")) + "vars: { keys: [x] }\n"));
+        folder.run(&["lint", "site.yaml"]).ends(0);
+    }
+}
+
+#[test]
+fn what_is_not_carried_out_is_told() {
+    let folder = Folder::new();
+    folder.write("inventory.yaml", &(CLUSTER.to_owned() + "    chrony: { servers: [10.0.0.1] }\n"));
+    let said = folder.run(&["lint", "site.yaml"]).ends(0);
+    assert!(said.stderr.contains("warning: the section `chrony` of `prod` is not carried out"), "{}", said.stderr);
 }
 
 #[test]

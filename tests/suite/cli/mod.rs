@@ -3,3 +3,4 @@
 mod backups;
 mod input;
 mod run;
+mod verbs;

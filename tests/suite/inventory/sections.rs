@@ -43,6 +43,17 @@ clusters:
 }
 
 #[test]
+fn the_gateway_goes_with_authentication_that_is_off() {
+    let problems = |auth: &str| {
+        load(&format!("clusters:\n  prod:\n    etcd: {{ gateway: true }}\n    auth: {auth}\n    members: {{ a1: {{ address: 10.0.0.1 }} }}\n"))
+            .problems()
+    };
+    assert_eq!(problems("{ enabled: false }"), "");
+    assert_eq!(problems("{ method: password }"), "");
+    assert!(problems("{}").contains("the gateway cannot be used with certificate authentication"));
+}
+
+#[test]
 fn neither_data_nor_its_disk_takes_a_folder_that_others_need() {
     let problems = |etcd: &str, member: &str| {
         let releases = format!("etcd_releases: {{ 3.5.34: {{ file: etcd, sha256: {SUM} }} }}\n");

@@ -14,7 +14,8 @@ use super::{
 };
 
 fn certs(site: &Site, words: &[&str]) -> Said {
-    site.place.folder.run(&[&["certs"], words, &["-i", "inventory.yaml"]].concat())
+    let yes: &[&str] = if words[0] == "rotate-ca" { &["--yes"] } else { &[] };
+    site.place.folder.run(&[&["certs"], words, yes, &["-i", "inventory.yaml"]].concat())
 }
 
 /// What a client of root has, as it was exported just now.
@@ -274,7 +275,7 @@ fn a_rotation_goes_on_where_a_killed_operator_left_it() {
     site.play(&[]).ends(0);
     let old = site.place.folder.read(".etcdrun/pki/prod/ca.crt");
     for phase in ["", "--issue", "--finish"] {
-        let words: Vec<&str> = ["certs", "rotate-ca", "prod", phase, "-i", "inventory.yaml"]
+        let words: Vec<&str> = ["certs", "rotate-ca", "prod", "--yes", phase, "-i", "inventory.yaml"]
             .into_iter()
             .filter(|w| !w.is_empty())
             .collect();

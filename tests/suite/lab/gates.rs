@@ -139,6 +139,49 @@ fn a_full_database_is_mended_step_by_step() {
     gate(&site, &site.names[0], "profile: restart").ends(0);
 }
 
+/// Writes until the quota is used up. `keys` of them, or one again and again.
+fn fill(site: &Site, keys: usize) {
+    let value = "x".repeat(100_000);
+    let mut writes = (0..400).map(|number| site.etcdctl(&["put", &format!("key{}", number % keys), &value]));
+    assert!(writes.any(|said| said.contains("database space exceeded")));
+}
+
+#[test]
+fn one_command_gets_out_of_a_full_database() {
+    for minor in ["3.5", "3.6"] {
+        let sections = "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n";
+        let site = Site::new(3, minor, sections);
+        site.play(&[]).ends(0);
+        fill(&site, 1);
+        let run = |words: &[&str]| site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat());
+        let shut = run(&["playbook", "defrag.yaml"]).ends(3);
+        assert!(shut.stdout.contains("run `etcdrun playbook nospace.yaml -l prod`"), "{}", shut.stdout);
+        let status = run(&["status", "prod"]);
+        assert!(status.stdout.contains("`etcdrun playbook nospace.yaml -l prod` frees space"), "{}", status.stdout);
+        run(&["playbook", "nospace.yaml", "-l", "prod"]).ends(0);
+        assert!(site.etcdctl(&["put", "key", "small"]).contains("OK"));
+        assert!(!site.etcdctl(&["alarm", "list"]).contains("NOSPACE"));
+        let again = run(&["playbook", "nospace.yaml"]).ends(0);
+        assert!(!has_changed(&again), "{}", again.stdout);
+        run(&["playbook", "defrag.yaml"]).ends(0);
+    }
+}
+
+#[test]
+fn a_full_database_without_history_takes_a_larger_quota() {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, quota: 16MiB }\n");
+    site.play(&[]).ends(0);
+    fill(&site, 400);
+    let run = || site.place.folder.run(&["playbook", "nospace.yaml", "-i", "inventory.yaml"]);
+    let full = run().ends(2);
+    assert!(full.stdout.contains("raise `etcd.quota` of `prod` in the inventory, and run it again"), "{}", full.stdout);
+    let text = site.place.folder.read("inventory.yaml").replace("16MiB", "64MiB");
+    site.place.folder.write("inventory.yaml", &text);
+    run().ends(0);
+    assert!(site.etcdctl(&["put", "key", "small"]).contains("OK"));
+    site.changes_nothing();
+}
+
 #[test]
 fn members_go_and_come_as_learners() {
     let site = Site::new(3, "3.6", PLAIN);

@@ -210,3 +210,36 @@ fn what_takes_a_member_down_needs_a_turn() {
     play("  rollout: { strategy: etcd }\n", restart).ends(0);
     site.is_served_by_all();
 }
+
+#[test]
+fn one_member_is_upgraded_if_the_operator_says_so() {
+    let site = site(1, "3.5", PLAIN);
+    let target = etcd("3.6").unwrap().version;
+    wants(&site, &etcd("3.5").unwrap().version, &target, &releases(&["3.6"]));
+    let shut = upgrade(&site).ends(3);
+    let command = "`etcdrun playbook upgrade.yaml -i inventory.yaml -e rollout_allow_outage=true`";
+    assert!(shut.stdout.contains("small-cluster: ") && shut.stdout.contains(command), "{}", shut.stdout);
+    all_run(&site, &etcd("3.5").unwrap().version);
+    let run = |name: &str, code: i32| {
+        let words = ["playbook", name, "-i", "inventory.yaml", "-e", "rollout_allow_outage=true"];
+        site.place.folder.run(&words).ends(code)
+    };
+    run("upgrade.yaml", 0);
+    all_run(&site, &target);
+    // What else the shipped playbooks do to one.
+    let text = site
+        .place
+        .folder
+        .read("inventory.yaml")
+        .replace(&format!("version: {target}"), &format!("version: {target}, quota: 4GiB"));
+    site.place.folder.write("inventory.yaml", &text);
+    run("settings.yaml", 0);
+    run("reboot.yaml", 0);
+    run("defrag.yaml", 0);
+    let name = site.names[0].as_str();
+    let restart = ["member", "restart", name, "-i", "inventory.yaml", "--yes"];
+    let shut = site.place.folder.run(&restart).ends(3);
+    assert!(shut.stdout.contains("--allow-outage`"), "{}{}", shut.stdout, shut.stderr);
+    site.place.folder.run(&[&restart[..], &["--allow-outage"]].concat()).ends(0);
+    all_run(&site, &target);
+}

@@ -1,0 +1,81 @@
+//! Examples in the documentation are what the program takes.
+
+use std::{fs, path::PathBuf};
+
+use etcdrun::modules::FACT_FIELDS;
+
+use crate::support::program::Folder;
+
+fn pages() -> Vec<(String, String)> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|it| it == "md")).chain([root.join("README.md")]);
+    let mut pages: Vec<_> = pages.map(|path| (path.display().to_string(), fs::read_to_string(path).unwrap())).collect();
+    pages.sort();
+    pages
+}
+
+/// The YAML that is not marked as a fragment, with the line that it begins in.
+fn blocks(text: &str) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        if line == "```yaml" {
+            let body = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+            blocks.push((number + 1, body.map(|line| format!("{line}\n")).collect()));
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_complete_inventory_and_playbook_of_the_docs_is_right() {
+    let mut seen = 0;
+    for (page, text) in pages() {
+        for (line, body) in blocks(&text) {
+            let folder = Folder::new();
+            let is_playbook = body.starts_with("- ");
+            let words: &[&str] = match is_playbook {
+                true => &["lint", "own.yaml"],
+                false if body.contains("clusters:") => &["lint", "site.yaml", "upgrade.yaml"],
+                false => &["lint"],
+            };
+            folder.write("own.yaml", &body);
+            folder.write("inventory.yaml", if is_playbook { "hosts: { h1: {} }\n" } else { &body });
+            let said = folder.run(words);
+            assert!(said.code == 0 && said.stderr.is_empty(), "{page}:{line}: {}{}", said.stdout, said.stderr);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}
+
+#[test]
+fn every_example_of_an_inventory_is_right() {
+    for name in
+        ["examples/fleet.yaml", "examples/hosts.yaml", "kvm-network/inventory.yaml", "kvm-macvtap/inventory.yaml"]
+    {
+        let path = format!("{}/inventory/{name}", env!("CARGO_MANIFEST_DIR"));
+        Folder::new().run(&["lint", "site.yaml", "upgrade.yaml", "-i", &path]).ends(0);
+    }
+}
+
+#[test]
+fn every_page_is_linked() {
+    let pages = pages();
+    for (page, _) in pages.iter().filter(|(page, _)| !page.ends_with("README.md")) {
+        let name = page.rsplit('/').next().unwrap();
+        let is_linked = |(from, text): &(String, String)| {
+            from != page && text.contains(&format!("{name})")) || text.contains(&format!("{name}#"))
+        };
+        assert!(pages.iter().any(is_linked), "no page links {name}");
+    }
+}
+
+#[test]
+fn every_fact_is_documented() {
+    let page = include_str!("../../docs/playbooks.md");
+    for field in FACT_FIELDS {
+        assert!(page.contains(&format!("| `facts.{field}` |")), "{field}");
+    }
+}
