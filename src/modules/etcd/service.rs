@@ -177,13 +177,15 @@ impl Converge {
             return Ok(());
         }
         let (names, name) = (self.cluster.names(), self.module.name.as_str());
-        let situation = Situation { target: Some(name), ..Situation::new(&names, now) };
+        let cluster = self.cluster.name.as_str();
+        let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
         let verdict = judge_those(SPARED, Gate::Stop, &situation);
         match verdict.holds() {
             true => Ok(()),
             false => Err(ActionError::Refused(format!(
                 "{name} has to restart, and the cluster cannot spare it: {}\nTo accept that the cluster stops answering: `etcdrun playbook settings.yaml -l {} -e rollout_allow_outage=true`",
-                verdict.told(), self.cluster.name
+                verdict.told(),
+                cluster
             ))),
         }
     }
