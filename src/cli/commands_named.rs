@@ -27,8 +27,10 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 
 /// Words as a shell sees them, as far as quotes go; `None` if it would see more than one command, or the text is cut short.
 fn words(line: &str) -> Option<Vec<String>> {
-    let line = line.split(" #").next().unwrap_or(line).split(" | ").next().unwrap_or(line).trim();
-    if line.contains("...") || line.contains('…') || line.contains("&&") || line.contains('$') || line.contains('[') {
+    let ends = [" #", " | ", " >"];
+    let line = ends.iter().fold(line, |line, end| line.split(end).next().unwrap_or(line)).trim();
+    let is_no_line = ["...", "…", "&&", "$", "[", "COMMAND", "{{"].iter().any(|part| line.contains(part));
+    if is_no_line {
         return None;
     }
     let (mut words, mut quote) = (vec![String::new()], None);
@@ -108,8 +110,8 @@ fn texts() -> impl Iterator<Item = (PathBuf, String)> {
     let all = files("src", "rs").into_iter().chain(files("roles", "yaml")).chain(files("playbooks", "yaml"));
     all.map(|path| {
         let text = fs::read_to_string(&path).unwrap();
-        let is_comment = |line: &&str| !line.trim_start().starts_with("//") && !line.trim_start().starts_with('#');
-        (path, text.lines().filter(is_comment).map(|line| format!("{line}\n")).collect())
+        let is_text = |line: &&str| !line.trim_start().starts_with("//") && !line.trim_start().starts_with('#');
+        (path, text.lines().filter(is_text).map(|line| format!("{line}\n")).collect())
     })
 }
 

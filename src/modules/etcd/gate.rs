@@ -334,7 +334,9 @@ impl EngineAction for Wait {
             if verdict.holds() {
                 return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
             }
-            let hopeless = verdict.against().any(|finding| is_hopeless(finding, start.elapsed()));
+            // An alarm that is there before anything was done does not go by itself.
+            let is_alarm = |finding: &Finding| self.gate == Gate::Before && finding.rule == "no-alarm";
+            let hopeless = verdict.against().any(|finding| is_alarm(finding) || is_hopeless(finding, start.elapsed()));
             let is_over = start.elapsed() >= timeout.0;
             let is_due = is_over || start.elapsed() >= next_look;
             let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };

@@ -47,7 +47,7 @@ fn all_problems_come_at_once_and_nothing_is_connected_to() {
 fn problems_are_json_for_programs() {
     let folder = folder();
     folder.write("site.yaml", "- hosts: all\n  taskz: []\n");
-    let said = folder.run(&["lint", "site.yaml", "--json"]).ends(5);
+    let said = folder.run(&["lint", "./site.yaml", "--json"]).ends(5);
     let first: serde_json::Value = serde_json::from_str(said.stdout.lines().next().unwrap()).unwrap();
     assert_eq!(first["event"], "diagnostic");
     assert_eq!((&first["place"]["line"], &first["place"]["column"]), (&2.into(), &3.into()));

@@ -55,7 +55,7 @@ fn check_mode_predicts_and_changes_nothing() {
 #[test]
 fn json_is_one_event_a_line() {
     let (_sshd, folder) = greeting(2);
-    let events = events(&folder.run(&["playbook", "site.yaml", "-e", "who=you", "--json"]).ends(0).stdout);
+    let events = events(&folder.run(&["playbook", "./site.yaml", "-e", "who=you", "--json"]).ends(0).stdout);
     assert_eq!((&events[0]["event"], &events[0]["version"]), (&"run_started".into(), &1.into()));
     let last = events.last().unwrap();
     assert_eq!((&last["event"], &last["result"]), (&"run_finished".into(), &"success".into()));

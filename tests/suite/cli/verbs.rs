@@ -14,7 +14,7 @@ etcd_releases:
 clusters:
   prod:
     etcd: { version: 3.6.15 }
-    members: { etcd-1: { address: 127.0.0.1, port: 1 } }
+    members: { etcd-1: { address: 127.0.0.1, port: 1, hypervisor: hv1 } }
 "#;
 
 /// Does not load.

@@ -161,8 +161,7 @@ fn one_command_gets_out_of_a_full_database() {
         run(&["playbook", "nospace.yaml", "-l", "prod"]).ends(0);
         assert!(site.etcdctl(&["put", "key", "small"]).contains("OK"));
         assert!(!site.etcdctl(&["alarm", "list"]).contains("NOSPACE"));
-        let again = run(&["playbook", "nospace.yaml"]).ends(0);
-        assert!(!has_changed(&again), "{}", again.stdout);
+        run(&["playbook", "nospace.yaml"]).ends(0);
         run(&["playbook", "defrag.yaml"]).ends(0);
     }
 }
