@@ -343,6 +343,28 @@ async fn servers_start_on_it_restart_and_send_it_to_a_learner() {
     }
 }
 
+/// As a restore tries it out on one member, before the others have it: with the revisions of the backup, and without the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_apart_has_what_the_backup_says() {
+    for minor in ["3.4", "3.5", "3.6", "3.7"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (snapshot, (hash, revision)) = snapshot(minor, folder.path()).await;
+        let data = folder.path().join("apart");
+        make(&snapshot, &data, &three(), Some(&password_hash("second").unwrap()));
+        let database = data.join(DATABASE);
+        let adopted = adopt(&database, &three(), 1_000_000_000, None).unwrap();
+        walked(&database);
+        let mut bytes = fs::read(&database).unwrap();
+        let at = usize::try_from(adopted.bump_at.unwrap()).unwrap();
+        bytes[at..at + 80].fill(0);
+        fs::write(&database, bytes).unwrap();
+        let server = Server::start(minor, &data, free_port(), &["--name", "a", "--force-new-cluster"]);
+        let mut client = server.client(Some(("root", "second"))).await;
+        assert_eq!(client.hash_kv(revision).await.unwrap().hash(), hash, "{minor}");
+        assert_eq!(client.member_list().await.unwrap().members().len(), 1, "{minor}");
+    }
+}
+
 #[test]
 fn ids_follow_from_addresses_and_token() {
     let cluster = three();
