@@ -55,7 +55,10 @@ pub(super) fn data_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
         [] => Answer::holds(format!("at revision {} all have the same data", found.revision)),
         names => Answer::refused(
             found.told(),
-            format!("`etcdrun member replace {}` gives it the data of the others", names.join(" ")),
+            format!(
+                "`etcdrun member replace {}` gives it the data of the others; stop its etcd first if it is to keep its machine",
+                names.join(" ")
+            ),
         ),
     }
 }
