@@ -18,7 +18,7 @@ pub(super) fn known(situation: &Situation<'_>, gate: Gate) -> Answer {
         None => Answer::holds("etcd lists the addresses of the inventory"),
         Some((name, url, member)) => Answer::refused(
             format!("etcd lists {name} at {}, and the inventory has it at {url}", member.peer_urls.join(", ")),
-            "put the old address back; or run `etcdrun playbook settings.yaml`, which changes it in each member's turn; or give the member a new place with `etcdrun member move`",
+            "run `etcdrun playbook settings.yaml -l CLUSTER`, which changes it in each member's turn; or put the old address back; or give the member a new place with `etcdrun member move`",
         ),
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
                 next.join(", "),
                 member.peer_urls.join(", ")
             ),
-            "run `etcdrun playbook settings.yaml`: it tells etcd the new address before the member restarts",
+            "run `etcdrun playbook settings.yaml -l CLUSTER`: it tells etcd the new address before the member restarts",
         ),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds(format!("clients are served at port {wanted}")),
         Some((name, port)) => Answer::refused(
             format!("{name} serves clients at port {port}, and the inventory has {wanted}: nothing can be asked there"),
-            "put the old port back; to change it, accept that the cluster is not watched meanwhile: `etcdrun playbook site.yaml -e etcd_allow_outage=true`, which restarts one member after the other",
+            "put the old port back; to change it, accept that the cluster is not watched meanwhile: `etcdrun playbook site.yaml -l CLUSTER -e etcd_allow_outage=true`, which restarts one member after the other",
         ),
     }
 }
