@@ -26,8 +26,6 @@ const CHANNELS: usize = 2000;
 enum Attack {
     /// Standard error has ended, and goes on for good, while standard output says nothing.
     Backlog,
-    /// Results without end.
-    Results,
     /// Output without end.
     Output,
     /// Channels that nobody has asked for.
@@ -106,13 +104,6 @@ impl Hostile {
                     err.write_all(&piece).await?;
                 }
             }
-            Attack::Results => {
-                for number in 0..FLOOD / piece.len() {
-                    out.write_all(format!("{nonce} set n{number}\n").as_bytes()).await?;
-                    out.write_all(&piece).await?;
-                    out.write_all(format!("{nonce} endtext\n").as_bytes()).await?;
-                }
-            }
             Attack::Output => {
                 for _ in 0..FLOOD / piece.len() {
                     out.write_all(&piece).await?;
@@ -174,12 +165,6 @@ fn attacked(attack: Attack) -> (Hostile, i32, String) {
 fn a_stream_that_runs_ahead_is_cut_off() {
     let (_, code, said) = attacked(Attack::Backlog);
     assert!(code != 0 && said.contains("more than 64 MiB on one stream"), "{code}: {said}");
-}
-
-#[test]
-fn results_without_end_are_dropped() {
-    let (_, code, said) = attacked(Attack::Results);
-    assert!(code != 0 && said.contains("more than 64 MiB of results"), "{code}: {said}");
 }
 
 #[test]
