@@ -227,3 +227,22 @@ async fn call(credential: &Credential, endpoints: &[String], words: &[String]) -
     })?;
     Ok(child.wait().await?.code().unwrap_or(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::fcntl_getfd;
+
+    use super::*;
+
+    #[test]
+    fn keys_in_memory_are_inherited_by_one_program_alone() {
+        let identity = Some(("certificate".to_owned(), "key".to_owned().into()));
+        let files = Files::new(&Credential { authority: "ca".to_owned(), identity, login: None }).unwrap();
+        let are_closed = || files.0.iter().all(|(_, file)| fcntl_getfd(file).unwrap().contains(FdFlags::CLOEXEC));
+        assert!(files.0.len() == 3 && are_closed());
+        files.inherited(true).unwrap();
+        assert!(!are_closed());
+        files.inherited(false).unwrap();
+        assert!(are_closed());
+    }
+}

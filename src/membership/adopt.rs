@@ -487,6 +487,7 @@ mod tests {
         assert!(told(&[listed("", "https://10.0.0.2:2380", true)]).contains("was added and never started"));
         assert!(told(&[listed("b", "https://10.0.0.2:2380", true)]).contains("is a learner"));
         assert!(told(&[listed("a b", "https://10.0.0.2:2380", false)]).contains("cannot be that of a host"));
+        assert!(told(&[listed("..", "https://10.0.0.2:2380", false)]).contains("cannot be that of a host"));
         assert!(told(&[listed("prod", "https://10.0.0.2:2380", false)]).contains("is that of the cluster"));
         assert!(told(&[good.clone(), good.clone()]).contains("two members have the name a"));
         assert!(told(&[listed("b", "http://10.0.0.2:2380", false)]).contains("is not an https URL"));

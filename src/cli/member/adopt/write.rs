@@ -107,6 +107,7 @@ impl Adopting<'_> {
         let own = Certificate::parse(&looked.certificate).map_err(|error| wrong(&error))?;
         let peer_urls = entry.view.list.iter().flatten().flat_map(|member| &member.peer_urls);
         let peer_port = peer_urls.filter_map(|url| Url::parse(url)).map(|url| url.port).next().unwrap_or_default();
+        let (server, sum) = self.bring(first, &looked.found)?;
         let adoption = Adoption {
             cluster: cluster.clone(),
             version,
@@ -118,11 +119,13 @@ impl Adopting<'_> {
             authority: authority_file.clone(),
             authority_key: self.args.ca_key.as_ref().map(|key| absolute(key)),
             release: release_file.clone(),
-            sha256: self.bring(first, &looked.found, &folder.join(&release_file))?,
+            sha256: sum,
             remarks: self.remarks(&entry, &members),
         };
         let composed = adoption.compose()?;
         self.put(&folder.join(&authority_file), entry.authority.as_bytes())?;
+        self.put(&folder.join(&release_file), &server)?;
+        fs::set_permissions(folder.join(&release_file), fs::Permissions::from_mode(0o755))?;
         self.check(&composed.text)?;
         let cluster_id = format!("{:x}", entry.view.cluster_id);
         self.keep(&looked, &entry, &members, &cluster_id)?;
@@ -194,9 +197,9 @@ impl Adopting<'_> {
         Ok(fs::write(path, bytes)?)
     }
 
-    /// The server that runs, for the members that are still to come. Gives the sum of what came, which has to be the one that the
-    /// host says.
-    fn bring(&self, first: &Stop, found: &FoundEtcd, path: &Path) -> Result<String, CliError> {
+    /// The server that runs, for the members that are still to come, and the sum of what came, which has to be the one that the host
+    /// says.
+    fn bring(&self, first: &Stop, found: &FoundEtcd) -> Result<(Vec<u8>, String), CliError> {
         let way = self.way(&[first])?;
         let id = find(&way, first)?;
         let program = format!("/proc/{}/exe", found.pid);
@@ -212,9 +215,7 @@ impl Adopting<'_> {
             }
         })?;
         let sum = brought_sum(&first.host, &bytes, &found.sha256)?;
-        self.put(path, &bytes)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-        Ok(sum)
+        Ok((bytes, sum))
     }
 
     /// What is written must be what the other commands understand.
