@@ -50,8 +50,7 @@ pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
     Answer::refused(changed, LOOK_AGAIN)
 }
 
-const LOOK_AGAIN: &str =
-    "nothing was done to it: look at `etcdrun status CLUSTER`, and if it is to go all the same, run the command again instead of `etcdrun resume`";
+const LOOK_AGAIN: &str = "nothing was done to it: look at `etcdrun status CLUSTER`, and if it is to go all the same, run the command again instead of `etcdrun resume`";
 
 pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some(MemberChange::Remove { replaced }) = situation.change else { return Answer::holds("nothing is removed") };
