@@ -342,7 +342,7 @@ mod tests {
     async fn what_is_packed_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::Folder(folder.path().to_owned());
-        let mut bytes = vec![7; 1 << 20];
+        let mut bytes = crate::etcd::restore::testing::database(2000);
         bytes.extend(Sha256::digest(&bytes));
         let sink = store.sink("x").await.unwrap();
         let from = tokio::io::BufReader::new(io::Cursor::new(bytes.clone()));

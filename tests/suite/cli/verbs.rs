@@ -53,8 +53,8 @@ fn no_verb_runs_what_lies_in_the_current_folder() {
             .write("backups/prod-r5-20260101T000000Z.db.zst", "data");
         for line in [
             "backup prod --to file:backups --check",
-            "restore prod --from file:backups --check",
-            "restore prod --from file:backups --drill --check",
+            "restore prod --from file:backups --unauthenticated --check",
+            "restore prod --from file:backups --unauthenticated --drill --check",
             "recover prod --check",
             "destroy prod --no-backup --check",
             "drain hv1 --reboot --check",

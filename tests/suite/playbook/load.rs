@@ -169,6 +169,7 @@ fn on_a_member_the_cluster_goes_without_saying() {
         "tls": "{{ cluster.tls }}",
         "auth": "{{ cluster.auth }}",
         "client_port": "{{ cluster.etcd.client_port | default(2379) }}",
+        "peer_port": "{{ cluster.etcd.peer_port | default(2380) }}",
     });
     let own_but = |key: &str, value: Value| {
         let mut own = own.clone();

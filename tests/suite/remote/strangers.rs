@@ -521,7 +521,9 @@ async fn a_lock_folder_that_is_exchanged_all_the_time_harms_no_file() {
             if granted {
                 let seen = fs::symlink_metadata(bench.at("locks")).unwrap();
                 assert_eq!((seen.uid(), seen.mode()), (0, 0o041_777), "{shell:?}");
-                fs::remove_dir_all(bench.at("locks")).unwrap();
+                // The stranger puts links into it all the while.
+                let emptied = (0..1000).any(|_| fs::remove_dir_all(bench.at("locks")).is_ok());
+                assert!(emptied, "{shell:?}");
             }
         }
     }
