@@ -63,7 +63,7 @@ fn problem(line: &str, may_be_mention: bool) -> Option<String> {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    (!is_help && !(is_mention && may_be_mention)).then(|| format!("`{line}`: {error}"))
+    (!(is_help || is_mention && may_be_mention)).then(|| format!("`{line}`: {error}"))
 }
 
 /// The text in backticks that begins like this.

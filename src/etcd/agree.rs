@@ -139,7 +139,10 @@ impl Agreement {
 mod tests {
     use super::*;
 
-    fn agreement(hashes: &[(&str, Result<(u32, i64), &str>)]) -> Agreement {
+    /// A member, and its hash with the revision up to which it was compacted, or why there is none.
+    type Told<'a> = (&'a str, Result<(u32, i64), &'a str>);
+
+    fn agreement(hashes: &[Told<'_>]) -> Agreement {
         let one = |(name, hash): &(&str, Result<(u32, i64), &str>)| {
             let hash = hash.map(|(hash, compact_revision)| KeysHash { hash, compact_revision });
             ((*name).to_owned(), hash.map_err(str::to_owned))

@@ -67,17 +67,30 @@ impl Folder {
         text.iter().filter(|byte| **byte == b'\n').count()
     }
 
+    /// How many steps its journal says the end of.
+    pub fn settled_steps(&self) -> usize {
+        let text = std::fs::read_to_string(self.last_run().join("journal")).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let settled = lines.filter(|line| line["type"] == "settled");
+        settled.map(|line| line["node"].to_string()).collect::<std::collections::HashSet<_>>().len()
+    }
+
     /// Kills a command a little behind what it finds written, again and again, and goes on with it each time. `place` is where in the
     /// writing of a record it dies, `further` how many records it gets: one that goes on writes some before anything new. `look` sees what
     /// each life leaves behind. Returns how often it was killed.
     pub fn killed_everywhere(&self, words: &[&str], place: &str, further: usize, mut look: impl FnMut()) -> usize {
         let (mut deaths, mut record) = (0, 2);
+        let (mut settled, mut patience) = (0, 0);
         for life in 0..LIVES {
             let words: &[&str] = if life == 0 { words } else { &["resume"] };
             let mut command = self.command(words);
             let command = command.env("ETCDRUN_TEST_DIE", format!("{place}:{record}"));
             let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-            record = self.records() + further + life % 2;
+            // What is perishable is done again in each life: it needs more records where nothing new came of the last one.
+            let now = self.settled_steps();
+            patience = if now > settled { 0 } else { patience + 1 };
+            settled = now;
+            record = self.records() + further + life % 2 + patience;
             look();
             match ended.code() {
                 None => deaths += 1,
