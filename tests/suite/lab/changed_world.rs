@@ -17,7 +17,7 @@ use super::{
 const RECORDS: usize = 400;
 
 /// Kills a command behind the record that settles a step, by the step's name. What comes after that step was not begun.
-fn dies_behind(site: &Site, words: &[&str], step: &str) {
+pub(super) fn dies_behind(site: &Site, words: &[&str], step: &str) {
     let folder = &site.place.folder;
     let (mut record, mut settled, mut patience) = (2, 0, 0);
     for life in 0..RECORDS {

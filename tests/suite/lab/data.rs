@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Said,
     backup::{backup, get, names, put, run, site},
+    changed_world::dies_behind,
     etcd::{PLAIN, Site},
     upgrade,
 };
@@ -151,7 +152,7 @@ fn data_that_no_server_serves_is_found_before_anything_is_stopped() {
     let mut text: serde_json::Value = serde_json::from_str(&whole).unwrap();
     text["hash"]["hash"] = 1.into();
     site.place.folder.write(&format!("backups/{manifest}"), &text.to_string());
-    let said = restore(&site, &["--force"]).ends(2);
+    let said = restore(&site, &["--force", "--unauthenticated"]).ends(2);
     says(&said, "Nothing was stopped or changed");
     assert_eq!((state(), get(&site, "later").as_str()), (before, "stays"));
     assert!(host.run(&["systemctl", "is-active", "etcd-salvage"]).is_err());
@@ -190,12 +191,7 @@ fn a_power_cut_between_old_and_new_data_loses_neither() {
     put(&site, "a", "two");
     let host = &site.place.hosts[0];
     let words = ["restore", "prod", "--from", "file:backups", "--yes", "--force", "-i", "inventory.yaml"];
-    let mut ended = site.place.folder.command(&words).env("ETCDRUN_TEST_DIE", "after:20").output().unwrap().status;
-    let placed = "ls -d /var/lib/etcd/data.restore-*/member/wal/*.wal 2> /dev/null | grep -v drill-proof; true";
-    while host.run(&["sh", "-c", placed]).unwrap().trim().is_empty() {
-        assert!(ended.code().is_none(), "it ended before the data was there");
-        ended = site.place.folder.command(&["resume"]).env("ETCDRUN_TEST_DIE", "after:4").output().unwrap().status;
-    }
+    dies_behind(&site, &words, "/Data");
     // The old data has gone aside, it is noted, and the power goes. Then the machine boots, and etcd begins with nothing.
     let cut = "cd /var/lib/etcd; new=$(ls -d data.restore-*); systemctl stop etcd; mkdir data.before-cut; \
         mv data/member data.before-cut/member; touch \"data.restored-${new#data.restore-}\"; \

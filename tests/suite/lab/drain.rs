@@ -97,7 +97,7 @@ impl Estate {
                 "  # all of {cluster}\n  {cluster}:\n    etcd: {{ version: {version} }}\n    allow_colocation: true\n    placement: {{ hypervisors: [{full}, {}] }}\n",
                 self.other().name()
             );
-            text += "    guest: { vcpus: 1, memory: 16MiB, agent: false, watchdog: false, admin: { user: root }, disk: { base: /srv/blank.qcow2, size: 8MiB } }\n";
+            text += "    guest: { vcpus: 1, memory: 16MiB, agent: false, watchdog: false, admin: { user: root }, cloud_init: { user_data: {} }, disk: { base: /srv/blank.qcow2, size: 8MiB } }\n";
             text += &format!("    address_pool: {{ bridge: br0, first: {0}/24, last: {0} }}\n", spare.address());
             text += "    members:   # one after the other\n";
             for number in 0..3 {

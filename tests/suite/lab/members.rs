@@ -335,7 +335,7 @@ fn a_guest_that_serves_is_not_powered_off_because_ssh_fails() {
     let text = site.place.folder.read("inventory.yaml").replace(
         &format!("{name}: {{ address: {ip} }}"),
         &format!(
-            "{name}: {{ hypervisor: {at}, ssh_via: direct, guest: {{ vcpus: 1, memory: 512MiB, disk: {{ base: x.qcow2 }} }}, interfaces: [{{ network: default, ip: {ip}/24 }}] }}"
+            "{name}: {{ hypervisor: {at}, ssh_via: direct, guest: {{ vcpus: 1, memory: 512MiB, cloud_init: {{ user_data: {{}} }}, disk: {{ base: x.qcow2 }} }}, interfaces: [{{ network: default, ip: {ip}/24 }}] }}"
         ),
     );
     let text = format!("{text}hypervisors:\n  {at}: {{ address: {} }}\n", hypervisor.hosts[0].address());
