@@ -140,9 +140,9 @@ fn a_full_database_is_mended_step_by_step() {
 }
 
 /// Writes until the quota is used up. `keys` of them, or one again and again.
-fn fill(site: &Site, keys: usize) {
+fn fill(site: &Site, name: &str, keys: usize) {
     let value = "x".repeat(100_000);
-    let mut writes = (0..400).map(|number| site.etcdctl(&["put", &format!("key{}", number % keys), &value]));
+    let mut writes = (0..400).map(|number| site.etcdctl(&["put", &format!("{name}{}", number % keys), &value]));
     assert!(writes.any(|said| said.contains("database space exceeded")));
 }
 
@@ -152,7 +152,7 @@ fn one_command_gets_out_of_a_full_database() {
         let sections = "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n";
         let site = Site::new(3, minor, sections);
         site.play(&[]).ends(0);
-        fill(&site, 1);
+        fill(&site, "key", 1);
         let run = |words: &[&str]| site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat());
         let shut = run(&["playbook", "defrag.yaml"]).ends(3);
         assert!(shut.stdout.contains("run `etcdrun playbook nospace.yaml -l prod`"), "{}", shut.stdout);
@@ -170,9 +170,13 @@ fn one_command_gets_out_of_a_full_database() {
 fn a_full_database_without_history_takes_a_larger_quota() {
     let site = Site::new(3, "3.6", "    etcd: { version: VERSION, quota: 16MiB }\n");
     site.play(&[]).ends(0);
-    fill(&site, 400);
     let run = || site.place.folder.run(&["playbook", "nospace.yaml", "-i", "inventory.yaml"]);
-    let full = run().ends(2);
+    // What a defragmentation gives back is filled again, until it has nothing to give back.
+    let fill_again = |round: usize| {
+        fill(&site, &format!("round{round}-"), 400);
+        Some(run()).filter(|said| said.code != 0)
+    };
+    let full = (0..8).find_map(fill_again).expect("there is always something to give back").ends(2);
     assert!(full.stdout.contains("raise `etcd.quota` of `prod` in the inventory, and run it again"), "{}", full.stdout);
     let text = site.place.folder.read("inventory.yaml").replace("16MiB", "64MiB");
     site.place.folder.write("inventory.yaml", &text);
