@@ -42,11 +42,13 @@ impl NodeRun {
             }
             let Some((first, along)) = members.split_first() else { continue };
             let along: Vec<&str> = along.iter().map(|member| member.name.as_str()).collect();
+            // Where the cluster may stop answering, there may be nobody to lead it instead. That profile does not ask who leads.
+            let profile = if may_stop_answering { "nospace" } else { "{{ rollout.profile }}" };
             let args = [
                 ("name", self.word(first.name.as_str())),
                 ("along", self.words(&along)),
                 ("gate", self.word("stop")),
-                ("profile", self.word("{{ rollout.profile }}")),
+                ("profile", self.word(profile)),
                 ("allow_outage", self.word("{{ rollout.allow_outage }}")),
                 ("timeout", self.word("{{ rollout.timeout }}")),
             ];
