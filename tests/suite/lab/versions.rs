@@ -125,10 +125,11 @@ fn a_dead_member_of_an_old_3_5_is_replaced() {
 /// A request of the v2 API.
 fn v2(site: &Site, words: &[&str]) -> String {
     let pki = |name: &str| site.place.folder.path(".etcdrun/pki/prod").join(name).display().to_string();
+    let key = site.place.folder.opened_file(".etcdrun/pki/prod/clients/root.key").display().to_string();
     let url = format!("https://{}:2379/v2/keys/x", site.place.hosts[0].address());
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--cacert", &pki("ca.crt")])
-        .args(["--cert", &pki("clients/root.crt"), "--key", &pki("clients/root.key")])
+        .args(["--cert", &pki("clients/root.crt"), "--key", &key])
         .args(words)
         .arg(url)
         .output()
