@@ -242,6 +242,11 @@ impl Scheduler {
         self.context.recorder.past(index.index()).is_some_and(|past| past.done.is_some())
     }
 
+    pub(super) fn was_skipped(&self, index: NodeIndex) -> bool {
+        let past = self.context.recorder.past(index.index()).and_then(|past| past.done.as_ref());
+        past.is_some_and(|done| done.status == Status::Skipped)
+    }
+
     /// Takes over how the node ended in an earlier process.
     fn restore(&mut self, index: NodeIndex, hosts: Vec<HostId>) {
         let recorder = self.context.recorder.clone();

@@ -142,13 +142,13 @@ impl Scheduler {
         repeated
     }
 
-    /// Whether what comes right behind a node was not done yet, or is done again.
+    /// Whether what comes right behind a node was not done yet, or is done again. What was skipped is not in between.
     fn opens_something(&self, gate: NodeIndex, repeated: &HashSet<NodeIndex>) -> bool {
         let graph = &self.context.graph;
         let (mut seen, mut next) = (HashSet::from([gate]), vec![gate]);
         while let Some(index) = next.pop() {
             for behind in graph.dag.neighbors(index).filter(|behind| seen.insert(*behind)).collect::<Vec<_>>() {
-                match graph.node(behind).kind.is_virtual() {
+                match graph.node(behind).kind.is_virtual() || self.was_skipped(behind) {
                     true => next.push(behind),
                     false if self.has_ended(behind) && !repeated.contains(&behind) => {}
                     false => return true,

@@ -27,7 +27,12 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("attributes.sh"), include_str!("download.sh"), include_str!("place.sh"));
+const BODY: &str = concat!(
+    include_str!("attributes.sh"),
+    include_str!("staged.sh"),
+    include_str!("download.sh"),
+    include_str!("place.sh")
+);
 
 /// Downloads a file to the target and verifies it.
 ///

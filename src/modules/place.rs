@@ -14,7 +14,7 @@ use crate::{
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("attributes.sh"), include_str!("place.sh"));
+const BODY: &str = concat!(include_str!("attributes.sh"), include_str!("staged.sh"), include_str!("place.sh"));
 
 pub(super) const RESULT: &[ResultField] = &[
     ResultField { name: "dest", doc: "The path of the file on the target." },
@@ -44,6 +44,8 @@ pub(super) struct Place {
     pub secret: bool,
     /// The state the file must still be in, or nothing is written and the result says `stale`.
     pub expect: Option<Expect>,
+    /// The unit that reads the file when it starts: while it runs, a new body waits beside the file, as FILE.next.
+    pub stage_for: Option<String>,
 }
 
 /// What was at the destination when it was last looked at.
@@ -98,7 +100,8 @@ impl Place {
             .flag("backup", self.backup)
             .flag("keep", self.keep)
             .flag("follow", self.follow)
-            .maybe("expect", expect);
+            .maybe("expect", expect)
+            .maybe("stage_for", self.stage_for.as_deref());
         let payload = attributes(payload, self.owner.as_deref(), self.group.as_deref(), self.mode.as_ref());
         let payload = Payload { no_diff: self.secret, ..payload };
         self.validate.iter().fold(payload, Payload::arg)

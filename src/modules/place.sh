@@ -234,6 +234,7 @@ if [ "$arg_expect" ]; then
     fi
 fi
 if same_body; then
+    drop_staged "$dest"
     result sha256 "$arg_sha256"
     correct_attributes "$dest" ''
     exit 0
@@ -248,5 +249,16 @@ else
     result sha256 "$arg_sha256"
     changed
     show_bodies
+fi
+if [ "$existing" ] && is_in_use; then
+    note "$dest stays as it is until $arg_stage_for restarts"
+    dest=$dest.next
+    look_at_dest
+    if same_body; then
+        correct_attributes "$dest" ''
+        exit 0
+    fi
+else
+    drop_staged "$dest"
 fi
 write_dest "$@"

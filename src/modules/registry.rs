@@ -32,6 +32,7 @@ static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::etcd::salvage::EtcdSalvage>(),
     ModuleSpec::of::<super::etcd::service::EtcdService>(),
     ModuleSpec::of::<super::etcd::snapshot::EtcdSnapshot>(),
+    ModuleSpec::of::<super::etcd::unwritten::EtcdUnwritten>(),
     ModuleSpec::of::<super::etcd::v2_content::EtcdV2Content>(),
     ModuleSpec::of::<super::facts::GatherFacts>(),
     ModuleSpec::of::<super::fail::Fail>(),

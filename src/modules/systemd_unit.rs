@@ -39,6 +39,9 @@ pub struct SystemdUnit {
     /// Whether systemd judges the text first. That takes a moment, which a text that is known to be good may do without.
     #[serde(default = "yes")]
     verify: bool,
+    /// Whether a new text waits while the unit runs, beside the file, as FILE.next, until `etcd_service` restarts it.
+    #[serde(default)]
+    stage: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -101,16 +104,21 @@ impl Module for SystemdUnit {
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let wanted_state = self.started.map(|on| if on { "started" } else { "stopped" });
-        let payload =
-            Payload::new(concat!(include_str!("edit.sh"), include_str!("systemd.sh"), include_str!("systemd_unit.sh")))
-                .value("name", full_name(&self.name)?)
-                .hidden("content", self.content.map(whole_lines).unwrap_or_default())
-                .maybe("dropin", self.dropin.as_deref().map(dropin_name).transpose()?)
-                .value("state", if self.state == State::Present { "present" } else { "absent" })
-                .maybe("enabled", self.enabled.map(|on| on.to_string()))
-                .maybe("state_wanted", wanted_state)
-                .flag("verify", self.verify)
-                .value("directory", self.directory.trim_end_matches('/'));
+        let payload = Payload::new(concat!(
+            include_str!("edit.sh"),
+            include_str!("systemd.sh"),
+            include_str!("staged.sh"),
+            include_str!("systemd_unit.sh")
+        ))
+        .maybe("stage_for", self.stage.then_some(self.name.as_str()))
+        .value("name", full_name(&self.name)?)
+        .hidden("content", self.content.map(whole_lines).unwrap_or_default())
+        .maybe("dropin", self.dropin.as_deref().map(dropin_name).transpose()?)
+        .value("state", if self.state == State::Present { "present" } else { "absent" })
+        .maybe("enabled", self.enabled.map(|on| on.to_string()))
+        .maybe("state_wanted", wanted_state)
+        .flag("verify", self.verify)
+        .value("directory", self.directory.trim_end_matches('/'));
         Ok(Action::Remote(payload))
     }
 }

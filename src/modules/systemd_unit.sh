@@ -37,12 +37,29 @@ reload() {
     if have_systemd; then mutate systemctl daemon-reload || fail "systemd cannot reload its configuration"; fi
 }
 
+# What differs is shown as it is going to be.
+stage_text() {
+    note "$file stays as it is until $unit restarts"
+    printf '%s' "$text" | show_before "$file"
+    printf '%s' "$arg_content" | show_after "$file"
+    changed
+    read_text "$file.next"
+    if [ "$text" != "$arg_content" ]; then mutate write_text "$file.next" "$arg_content" || fail "cannot write $file.next"; fi
+}
+
 present() {
     read_text "$file"
-    if [ "$text" != "$arg_content" ]; then
+    if [ "$text" = "$arg_content" ]; then
+        drop_staged "$file"
+    else
         verify
-        replace_text "$file" "$text" "$arg_content"
-        reload
+        if is_in_use; then
+            stage_text
+        else
+            drop_staged "$file"
+            replace_text "$file" "$text" "$arg_content"
+            reload
+        fi
     fi
     [ "$arg_enabled$arg_state_wanted" ] || return 0
     need_systemd

@@ -77,6 +77,8 @@ impl Module for EtcdBackup {
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "dest", doc: "The manifest of the backup." },
         ResultField { name: "revision", doc: "The revision that it has at least." },
+        ResultField { name: "at", doc: "When it was taken." },
+        ResultField { name: "cluster_id", doc: "The id of the cluster, in hexadecimal." },
         ResultField { name: "size", doc: "The size of the snapshot in bytes." },
         ResultField { name: "stored_size", doc: "What is left of that in the store." },
         ResultField { name: "through", doc: "The member it was taken from." },
@@ -331,6 +333,8 @@ impl Take {
         Ok(Outcome { msg, ..Outcome::changed() }
             .with("dest", store.call(&manifest.name()))
             .with("revision", manifest.revision)
+            .with("at", manifest.taken.to_string())
+            .with("cluster_id", manifest.cluster_id.clone())
             .with("size", manifest.size)
             .with("stored_size", manifest.stored_size)
             .with("through", manifest.member.clone())

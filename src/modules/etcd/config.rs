@@ -49,6 +49,10 @@ pub struct EtcdConfig {
     key: String,
     /// The file with the certificates of those who are trusted.
     authority: String,
+    /// The unit that reads the settings when it starts: while it runs, new ones wait beside the file, as FILE.next, until
+    /// `etcd_service` restarts it.
+    #[serde(default)]
+    stage_for: Option<String>,
 }
 
 fn client_port() -> u16 {
@@ -110,7 +114,8 @@ impl Module for EtcdConfig {
             certificate: &self.certificate,
             key: &self.key,
         });
-        let place = Place { dest: self.dest, mode: "0644".parse::<FileMode>().ok(), ..Place::default() };
+        let mode = "0644".parse::<FileMode>().ok();
+        let place = Place { dest: self.dest, mode, stage_for: self.stage_for, ..Place::default() };
         Ok(Action::Remote(place.inline(text.as_bytes())))
     }
 }

@@ -11,7 +11,8 @@ value_of() {
     printf '%s' "${found%[\"\']}"
 }
 
-# Where it would listen for the other members if it started now: what is on its command line, else the last file that says so.
+# Where it would listen for the other members if it started now: what is on its command line, else the last file that says so. With
+# .next, what waits beside a file is in its place.
 next_peers() {
     start=$(systemctl show -p ExecStart --value -- etcd.service 2> /dev/null)
     case $start in
@@ -22,6 +23,7 @@ next_peers() {
         ;;
     esac
     systemctl show -p EnvironmentFiles --value -- etcd.service 2> /dev/null | while read -r file _; do
+        if [ "$1" ] && [ -f "$file$1" ]; then file=$file$1; fi
         if [ -r "$file" ]; then cat -- "$file"; fi
     done | value_of ETCD_LISTEN_PEER_URLS
 }

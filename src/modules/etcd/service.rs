@@ -20,13 +20,18 @@ use crate::{
         ClusterRecord, EtcdError, MemberClient, Phase,
         lead::{hand_over, successors},
         observe::{Observation, observe, see},
-        rules::{Gate, SPARED, Situation, is_at, judge_those},
+        rules::{Gate, SPARED, Situation, UNPROVEN, is_at, judge_those},
     },
     model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
 
-const BODY: &str = concat!(include_str!("../systemd.sh"), include_str!("peers.sh"), include_str!("service.sh"));
+const BODY: &str = concat!(
+    include_str!("../systemd.sh"),
+    include_str!("../staged.sh"),
+    include_str!("peers.sh"),
+    include_str!("service.sh")
+);
 const UNIT: &str = "etcd.service";
 const HAND_OVER: Duration = Duration::from_secs(10);
 /// How long the others may take to be healthy.
@@ -41,6 +46,9 @@ const TRANSFERS: usize = 3;
 /// yet, they have 15 seconds. The leader first transfers leadership, and then the others are looked at once more. Where the settings
 /// have a new peer address, etcd is told before the member starts with it. A member that restarts is awaited: until it answers, and
 /// has caught up.
+///
+/// What waits beside a file, as FILE.next, goes into its place right before the start. That is new, and etcd may die of it: so every
+/// other member has to answer then, and a change that a member does not survive costs that one only.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdService {
@@ -54,6 +62,9 @@ pub struct EtcdService {
     /// Files that etcd reads when it starts.
     #[serde(default)]
     reads: Vec<String>,
+    /// The server's certificate, which it reads all the time. One that waits beside it goes into place with its key.
+    #[serde(default)]
+    certificate: Option<String>,
     /// Restart also where the cluster stops answering meanwhile, as one of one or two members does.
     #[serde(default)]
     allow_outage: bool,
@@ -86,9 +97,16 @@ struct Converge {
     cluster: Cluster,
 }
 
+/// The member that may restart, and one that did not come up with what is new.
+#[derive(Default)]
+struct Turn {
+    restarts: tokio::sync::Mutex<()>,
+    failed: Mutex<Option<String>>,
+}
+
 /// One member of a cluster at a time.
-fn turn(cluster: &str) -> Arc<tokio::sync::Mutex<()>> {
-    static TURNS: LazyLock<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>> = LazyLock::new(Mutex::default);
+fn turn(cluster: &str) -> Arc<Turn> {
+    static TURNS: LazyLock<Mutex<HashMap<String, Arc<Turn>>>> = LazyLock::new(Mutex::default);
     TURNS.lock().unwrap_or_else(PoisonError::into_inner).entry(cluster.to_owned()).or_default().clone()
 }
 
@@ -107,7 +125,10 @@ impl EngineAction for Converge {
             (Some("active"), Some(newer)) if context.check_mode() => {
                 Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
             }
-            (Some("active"), Some(newer)) => self.restart(context, newer, &next).await,
+            (Some("active"), Some(newer)) => {
+                let rules = if looked.data.contains_key("unproven") { UNPROVEN } else { SPARED };
+                self.restart(context, newer, &next, rules).await
+            }
             _ => self.start(context, &next).await,
         }
     }
@@ -118,6 +139,7 @@ impl Converge {
         let payload = Payload::new(BODY)
             .value("unit", UNIT)
             .value("action", action)
+            .maybe("certificate", self.module.certificate.as_deref())
             .value("server", self.module.server.as_deref().unwrap_or_default());
         self.module.reads.iter().fold(payload, Payload::arg)
     }
@@ -131,38 +153,67 @@ impl Converge {
             let now = observe(&clients, LOOK).await;
             self.tell_address(context, &clients, &now, next).await?;
         }
-        Ok(context.run(self.payload("start")).await?.with("restarted", false))
+        let outcome = context.run(self.payload("start")).await?;
+        self.remember(outcome.failed);
+        Ok(outcome.with("restarted", false))
     }
 
-    async fn restart(&self, context: &ActionContext, newer: &str, next: &[&str]) -> Result<Outcome, ActionError> {
+    async fn restart(
+        &self,
+        context: &ActionContext,
+        newer: &str,
+        next: &[&str],
+        rules: &[&str],
+    ) -> Result<Outcome, ActionError> {
         let turn = turn(&self.cluster.name);
-        let _mine = turn.lock().await;
+        let _mine = turn.restarts.lock().await;
+        self.is_first_to_fail(&turn, rules)?;
         let clients = self.cluster.clients(context).await?;
-        let mut before = self.spared(&clients).await?;
+        let mut before = self.spared(&clients, rules).await?;
         // While leadership moves, another member may die, or leadership may come back.
         for _ in 0..TRANSFERS {
             if !self.hand_over(&clients, &before).await? {
                 break;
             }
-            before = self.spared(&clients).await?;
+            before = self.spared(&clients, rules).await?;
         }
         if self.tell_address(context, &clients, &before, next).await? {
-            before = self.spared(&clients).await?;
+            before = self.spared(&clients, rules).await?;
         }
         let outcome = context.run(self.payload("restart")).await?;
+        self.remember(outcome.failed);
         if outcome.failed {
             return Ok(outcome);
         }
-        self.await_healthy(&clients, &before).await?;
+        self.await_healthy(&clients, &before).await.inspect_err(|_| self.remember(true))?;
         Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
     }
 
+    fn remember(&self, failed: bool) {
+        if failed {
+            *turn(&self.cluster.name).failed.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(self.module.name.clone());
+        }
+    }
+
+    /// What one member did not come up with stays off the others.
+    fn is_first_to_fail(&self, turn: &Turn, rules: &[&str]) -> Result<(), ActionError> {
+        let failed = turn.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match failed.filter(|_| rules == UNPROVEN && !self.module.allow_outage) {
+            None => Ok(()),
+            Some(other) => Err(ActionError::Refused(format!(
+                "{other} did not come up, so {} goes on with what it has started with before, and what is new waits: `etcdrun logs {other}` says why; correct the inventory, and run this again",
+                self.module.name
+            ))),
+        }
+    }
+
     /// How things are once the others can do without this one. Where they elect, or one of them has just started, they soon can.
-    async fn spared(&self, clients: &[MemberClient]) -> Result<Observation, ActionError> {
+    async fn spared(&self, clients: &[MemberClient], rules: &[&str]) -> Result<Observation, ActionError> {
         let start = Instant::now();
         loop {
             let now = observe(clients, LOOK).await;
-            match self.can_spare(&now) {
+            match self.can_spare(&now, rules) {
                 Err(_) if now.voters().count() != 1 && start.elapsed() < SOON => {
                     sleep(Duration::from_millis(100)).await;
                 }
@@ -172,14 +223,14 @@ impl Converge {
     }
 
     /// The other voters must be a majority of all that etcd lists, whatever state this one is in.
-    fn can_spare(&self, now: &Observation) -> Result<(), ActionError> {
+    fn can_spare(&self, now: &Observation, rules: &[&str]) -> Result<(), ActionError> {
         if self.module.allow_outage {
             return Ok(());
         }
         let (names, name) = (self.cluster.names(), self.module.name.as_str());
         let cluster = self.cluster.name.as_str();
         let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
-        let verdict = judge_those(SPARED, Gate::Stop, &situation);
+        let verdict = judge_those(rules, Gate::Stop, &situation);
         match verdict.holds() {
             true => Ok(()),
             false => Err(ActionError::Refused(format!(

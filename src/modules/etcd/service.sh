@@ -51,6 +51,13 @@ find_newer() {
         result newer "$arg_server"
         return 0
     fi
+    for file; do
+        if [ -f "$file.next" ]; then
+            result newer "$file"
+            result_bool unproven 1
+            return 0
+        fi
+    done
     if [ -z "$started" ] || [ $# = 0 ]; then return 0; fi
     read_changes "$@"
     for changed_at in $changes; do
@@ -62,6 +69,21 @@ find_newer() {
     done
 }
 
+# Puts into place what waits for the start.
+take_all() {
+    is_new_unit='' starts_at_boot=''
+    if is_enabled; then starts_at_boot=true; fi
+    for file in "$@" ${arg_certificate:+"$arg_certificate"}; do
+        case $file in *.service) if [ -f "$file.next" ]; then is_new_unit=1; fi ;; esac
+        take_staged "$file"
+    done
+    if [ -z "$is_new_unit" ]; then return 0; fi
+    mutate systemctl daemon-reload || fail "systemd cannot reload its configuration"
+    # One that did without [Install] is not enabled by having it.
+    read_unit
+    set_enabled "$starts_at_boot"
+}
+
 need_systemd
 read_unit
 case $arg_action in
@@ -71,7 +93,7 @@ look)
         exit 0
     fi
     result state "$active_state"
-    peers=$(next_peers)
+    peers=$(next_peers .next)
     if [ "$peers" ]; then result next_peers "$peers"; fi
     if [ "$active_state" = active ]; then find_newer "$@"; fi
     ;;
@@ -82,11 +104,15 @@ start)
         mutate systemctl stop -- "$unit"
         read_unit
     fi
-    is_running || mutate systemctl reset-failed -- "$unit" 2> /dev/null
+    if ! is_running; then
+        take_all "$@"
+        mutate systemctl reset-failed -- "$unit" 2> /dev/null
+    fi
     set_state started
     report_unit
     ;;
 restart)
+    take_all "$@"
     mutate systemctl reset-failed -- "$unit" 2> /dev/null
     set_state restarted
     report_unit

@@ -21,7 +21,14 @@ use crate::{
     remote::Payload,
 };
 
-const LOOK: &str = concat!(include_str!("../attributes.sh"), include_str!("certificate.sh"));
+const LOOK: &str = concat!(
+    include_str!("../attributes.sh"),
+    include_str!("../staged.sh"),
+    include_str!("pair.sh"),
+    include_str!("certificate.sh")
+);
+
+const SWAP: &str = concat!(include_str!("../staged.sh"), include_str!("pair.sh"), "put_pair\n");
 
 /// Gives the target a key and a certificate of the cluster's authority, and keeps them good.
 ///
@@ -67,6 +74,10 @@ pub struct PkiCertificate {
     owner: Option<String>,
     #[serde(default)]
     group: Option<String>,
+    /// The unit that reads key and authority when it starts: while it runs, new ones wait beside the files, as FILE.next, until
+    /// `etcd_service` restarts it. A renewed certificate does not wait.
+    #[serde(default)]
+    stage_for: Option<String>,
 }
 
 impl Module for PkiCertificate {
@@ -114,7 +125,11 @@ struct Found {
     key_sha256: Option<String>,
     authority_sha256: Option<String>,
     /// Owner or mode of something was changed.
-    mended: bool,
+    fixed: bool,
+    /// Key and certificate are those that wait for the restart.
+    is_staged: bool,
+    /// Another authority waits for the restart.
+    is_authority_staged: bool,
 }
 
 #[async_trait]
@@ -180,7 +195,9 @@ impl Found {
             certificate: text("certificate").and_then(|pem| Certificate::parse(pem).ok()),
             key_sha256: text("key_sha256").map(str::to_owned),
             authority_sha256: text("authority_sha256").map(str::to_owned),
-            mended: looked.changed,
+            fixed: looked.changed,
+            is_staged: looked.data.contains_key("staged"),
+            is_authority_staged: looked.data.contains_key("authority_staged"),
         }
     }
 }
@@ -190,7 +207,8 @@ impl Keep {
         let payload = Payload::new(LOOK)
             .value("certificate", &self.module.certificate)
             .value("key", &self.module.key)
-            .value("authority", &self.module.authority);
+            .value("authority", &self.module.authority)
+            .maybe("stage_for", self.module.stage_for.as_deref());
         attributes(payload, self.module.owner.as_deref(), self.module.group.as_deref(), None)
     }
 
@@ -240,25 +258,28 @@ impl Keep {
             Wish::KeyAndCertificate(why) => (Some(why), true),
         };
         self.may_change_key(&found, new_key.then_some(why).flatten())?;
-        let mut outcome = Outcome { changed: found.mended || new_authority || why.is_some(), ..Outcome::ok() }
-            .with("new_key", new_key)
+        let changed = found.fixed || found.is_staged || new_authority || why.is_some();
+        let mut outcome = Outcome { changed, ..Outcome::ok() }
+            .with("new_key", new_key || found.is_staged)
             .with("new_authority", new_authority);
         if let Some(why) = why {
             outcome.msg = format!("{} certificate: {why}", if found.certificate.is_some() { "new" } else { "first" });
             outcome.diff.push(self.diff(found.certificate.as_ref()));
+        } else if found.is_staged {
+            outcome.msg = "the new key waits for the restart".into();
         }
         if context.check_mode() {
             return Ok(outcome);
         }
-        if new_authority {
-            self.put(context, &self.module.authority, authority.trusted.as_bytes(), "644", false).await?;
-        }
+        self.put_authority(context, authority, &found, new_authority).await?;
+        let is_staged = found.is_staged;
         let certificate = match why {
             None => found.certificate,
             Some(_) => Some(self.issue(context, authority, &store, &found, new_key).await?),
         };
         // Where nothing may restart, one that was renewed before must be shown by now, too.
-        if let Some(certificate) = certificate.as_ref().filter(|_| (why.is_some() || self.module.keep_key) && !new_key)
+        if let Some(certificate) =
+            certificate.as_ref().filter(|_| (why.is_some() || self.module.keep_key) && !new_key && !is_staged)
         {
             self.is_served(context, authority, certificate).await?;
         }
@@ -296,17 +317,16 @@ impl Keep {
         let new_certificate = found.certificate.as_ref() != Some(&brought.certificate);
         self.may_change_key(found, new_key.then(|| "another one was brought along".to_owned()).as_ref())?;
         if !context.check_mode() {
-            if new_authority {
-                self.put(context, &self.module.authority, authority.trusted.as_bytes(), "644", false).await?;
-            }
+            self.put_authority(context, authority, found, new_authority).await?;
             if new_key {
                 self.put_pair(context, brought.key.as_bytes(), brought.pem.as_bytes()).await?;
             } else if new_certificate {
-                self.put(context, &self.module.certificate, brought.pem.as_bytes(), "644", false).await?;
+                self.put_certificate(context, found, brought.pem.as_bytes()).await?;
             }
         }
-        let outcome = Outcome { changed: found.mended || new_key || new_authority || new_certificate, ..Outcome::ok() }
-            .with("new_key", new_key)
+        let changed = found.fixed || found.is_staged || new_key || new_authority || new_certificate;
+        let outcome = Outcome { changed, ..Outcome::ok() }
+            .with("new_key", new_key || found.is_staged)
             .with("new_authority", new_authority);
         Ok(with_end(outcome, brought.certificate))
     }
@@ -343,7 +363,7 @@ impl Keep {
                 context.masker.add(key);
                 self.put_pair(context, key.as_bytes(), leaf.certificate.as_bytes()).await?;
             }
-            None => self.put(context, &self.module.certificate, leaf.certificate.as_bytes(), "644", false).await?,
+            None => self.put_certificate(context, found, leaf.certificate.as_bytes()).await?,
         }
         Ok(certificate)
     }
@@ -385,29 +405,51 @@ impl Keep {
     /// A key and its certificate, both or none: etcd reads them at each handshake, and a pair that does not fit makes none.
     async fn put_pair(&self, context: &ActionContext, key: &[u8], certificate: &[u8]) -> Result<(), ActionError> {
         let PkiCertificate { key: key_file, certificate: certificate_file, .. } = &self.module;
-        self.put(context, &format!("{key_file}.next"), key, "600", true).await?;
-        self.put(context, &format!("{certificate_file}.next"), certificate, "644", false).await?;
-        let swap = Payload::new(include_str!("pair.sh")).value("key", key_file).value("certificate", certificate_file);
+        self.put(context, self.place(&format!("{key_file}.next"), "600", true), key).await?;
+        self.put(context, self.place(&format!("{certificate_file}.next"), "644", false), certificate).await?;
+        let swap = Payload::new(SWAP)
+            .value("key", key_file)
+            .value("certificate", certificate_file)
+            .maybe("stage_for", self.module.stage_for.as_deref());
         let outcome = context.run(swap).await?;
         if outcome.failed { Err(ActionError::Failed(outcome.msg)) } else { Ok(()) }
     }
 
-    async fn put(
+    /// A certificate for the key that is there, or that waits.
+    async fn put_certificate(&self, context: &ActionContext, found: &Found, body: &[u8]) -> Result<(), ActionError> {
+        let next = if found.is_staged { ".next" } else { "" };
+        let place = self.place(&format!("{}{next}", self.module.certificate), "644", false);
+        self.put(context, place, body).await
+    }
+
+    /// The authority, where another one is there or waits.
+    async fn put_authority(
         &self,
         context: &ActionContext,
-        dest: &str,
-        body: &[u8],
-        mode: &str,
-        secret: bool,
+        authority: &Authority,
+        found: &Found,
+        is_new: bool,
     ) -> Result<(), ActionError> {
-        let place = Place {
+        if !is_new && !found.is_authority_staged {
+            return Ok(());
+        }
+        let place = self.place(&self.module.authority, "644", false);
+        let place = Place { stage_for: self.module.stage_for.clone(), ..place };
+        self.put(context, place, authority.trusted.as_bytes()).await
+    }
+
+    fn place(&self, dest: &str, mode: &str, secret: bool) -> Place {
+        Place {
             dest: dest.to_owned(),
             owner: self.module.owner.clone(),
             group: self.module.group.clone(),
             mode: mode.parse::<FileMode>().ok(),
             secret,
             ..Place::default()
-        };
+        }
+    }
+
+    async fn put(&self, context: &ActionContext, place: Place, body: &[u8]) -> Result<(), ActionError> {
         let outcome = context.run(place.inline(body)).await?;
         if outcome.failed { Err(ActionError::Failed(outcome.msg)) } else { Ok(()) }
     }

@@ -13,9 +13,20 @@ look_at() {
     result "$1_sha256" "${sum%% *}"
 }
 
+# What waits for a restart is what counts, and where nothing runs it need not wait.
+next=''
+if [ "$arg_stage_for" ] && [ -f "$arg_key.next" ] && [ -f "$arg_certificate.next" ]; then
+    next=.next
+    if ! is_in_use; then
+        take_pair
+        if [ -z "$CHECK" ]; then next=''; fi
+    fi
+fi
+if [ "$next" ]; then result_bool staged 1; fi
+if [ "$arg_stage_for" ] && [ -f "$arg_authority.next" ]; then result_bool authority_staged 1; fi
 if look_at authority "$arg_authority" 644; then :; fi
-if look_at key "$arg_key" 600; then :; fi
-if look_at certificate "$arg_certificate" 644; then
-    text=$(cat "$arg_certificate") || fail "cannot read $arg_certificate"
+if look_at key "$arg_key$next" 600; then :; fi
+if look_at certificate "$arg_certificate$next" 644; then
+    text=$(cat "$arg_certificate$next") || fail "cannot read $arg_certificate$next"
     result certificate "$text"
 fi

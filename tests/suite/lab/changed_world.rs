@@ -9,7 +9,7 @@ use super::{
     Said,
     backup::{backup, get, put, run, site},
     etcd::Site,
-    rollout_faults::{is_up, start, until},
+    rollout_faults::{is_up, nothing_waits, start, until},
     upgrade::{nothing_is_lost, writer},
 };
 
@@ -205,6 +205,97 @@ fn another_peer_port_is_told_to_etcd_in_each_members_turn() {
 #[test]
 fn another_peer_port_is_told_to_etcd_by_the_site_too() {
     another_peer_port("3.6", "site.yaml");
+}
+
+/// As when the operator died between the word to etcd and the restart, and the member's machine boots before `resume`.
+fn another_peer_port_after_a_death(playbook: &str, step: &str) {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
+    site.play(&[]).ends(0);
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
+    dies_behind(&site, &["playbook", playbook, "-i", "inventory.yaml"], step);
+    let waits = |member: usize| site.place.hosts[member].run(&["ls", "/etc/etcd"]).unwrap().contains("etcd.env.next");
+    let first = (0..3).find(|member| waits(*member)).unwrap();
+    let list = site.etcdctl(&["member", "list"]);
+    let line = list.lines().find(|line| line.contains(&format!(", {}, ", site.names[first]))).unwrap();
+    let fields: Vec<&str> = line.split(", ").collect();
+    let url = format!("--peer-urls={}", fields[3].replace(":2380", ":12380"));
+    site.etcdctl(&["member", "update", fields[0], &url]);
+    // It starts where none of the others dials it.
+    site.place.hosts[first].run(&["systemctl", "restart", "etcd"]).unwrap();
+    serves(&site);
+    site.place.folder.run(&["resume"]).ends(0);
+    assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
+    site.is_served_by_all();
+    survives_restarts(&site);
+    nothing_waits(&site);
+    site.changes_nothing();
+}
+
+#[test]
+fn another_peer_port_is_brought_to_its_end_after_a_death() {
+    another_peer_port_after_a_death("settings.yaml", "/Unit");
+    another_peer_port_after_a_death("site.yaml", "/Unit");
+}
+
+#[test]
+fn a_new_key_waits_for_the_restart_of_its_member() {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION }\n    tls: { algorithm: ecdsa }\n");
+    site.play(&[]).ends(0);
+    says_port(&site, "algorithm: ecdsa", "algorithm: rsa");
+    let files = ["sha256sum", "/etc/etcd/pki/server.key", "/etc/etcd/pki/server.crt", "/etc/etcd/etcd.env"];
+    let sums = || site.place.hosts.iter().map(|host| host.run(&files).unwrap()).collect::<Vec<_>>();
+    let before = sums();
+    dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/New or existing");
+    assert_eq!(sums(), before, "what is in use has not changed");
+    survives_restarts(&site);
+    // Keys that wait are not made again.
+    let waiting =
+        || site.place.hosts.iter().map(|host| host.run(&["sha256sum", "/etc/etcd/pki/server.key.next"]).unwrap());
+    let made: Vec<String> = waiting().collect();
+    unlock(&site);
+    let told = certificates(&site).ends(2);
+    says(&told, "settings.yaml");
+    site.play(&[]).ends(0);
+    let now: Vec<String> = site.place.hosts.iter().map(|host| host.run(&files[..2]).unwrap()).collect();
+    let sum = |line: &String| line.split(' ').next().unwrap().to_owned();
+    assert_eq!(now.iter().map(sum).collect::<Vec<_>>(), made.iter().map(sum).collect::<Vec<_>>());
+    let key = site.place.hosts[0].run(&["stat", "-c", "%U %a", "/etc/etcd/pki/server.key"]).unwrap();
+    assert_eq!(key.trim(), "etcd 600");
+    site.is_served_by_all();
+    nothing_waits(&site);
+    site.changes_nothing();
+    certificates(&site).ends(0);
+}
+
+#[test]
+fn a_cluster_that_was_written_to_since_its_last_backup_is_not_destroyed_by_resume() {
+    let site = site(3, "3.6");
+    put(&site, "a", "old");
+    let destroy = ["destroy", "prod", "--yes", "--backup-to", "file:backups", "-i", "inventory.yaml"];
+    dies_behind(&site, &destroy, "Check that nothing was written");
+    // Whatever became of one of them.
+    site.place.hosts[0].run(&["systemctl", "stop", "etcd"]).unwrap();
+    until("the others serve", || site.etcdctl(&["put", "b", "new"]).contains("OK"));
+    let refused = site.place.folder.run(&["resume"]).ends(3);
+    says(&refused, "`prod` was written to since its last backup");
+    says(&refused, "`etcdrun destroy prod` begins anew");
+    site.place.hosts[0].run(&["systemctl", "start", "etcd"]).unwrap();
+    site.is_served_by_all();
+    assert_eq!(get(&site, "b"), "new");
+    // What its advice says.
+    dies_behind(&site, &destroy, "Check that nothing was written");
+    site.place.folder.run(&["resume"]).ends(0);
+    assert!((0..3).all(|member| !is_up(&site, member)));
+}
+
+/// Gives the last run up.
+fn unlock(site: &Site) {
+    let run = site.place.folder.last_run();
+    site.place.folder.run(&["unlock", run.file_name().unwrap().to_str().unwrap(), "-i", "inventory.yaml"]).ends(0);
+}
+
+fn certificates(site: &Site) -> Said {
+    site.place.folder.run(&["certs", "renew", "-i", "inventory.yaml"])
 }
 
 #[test]

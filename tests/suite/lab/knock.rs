@@ -67,7 +67,7 @@ pub async fn knock(name: &str, ip: &str, credential: &Credential) -> Result<(), 
 }
 
 /// Either side said of the other's certificate that it is not good.
-pub fn is_refusal(error: &EtcdError) -> bool {
+fn is_refusal(error: &EtcdError) -> bool {
     let error = error.to_string();
     ["certificate", "alert", "UnknownCA", "UnknownIssuer"].iter().any(|word| error.contains(word))
 }
