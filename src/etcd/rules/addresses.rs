@@ -45,14 +45,12 @@ pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
 
 /// Whether who listens there is reached at one of the addresses that are listed.
 pub fn is_at(listens: &str, member: &Listed) -> bool {
-    let port = |url: &str| url.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/').to_owned());
-    let is_everywhere = ["//0.0.0.0:", "//[::]:"].iter().any(|everywhere| listens.contains(everywhere));
-    member.peer_urls.iter().any(|url| url == listens || (is_everywhere && port(url) == port(listens)))
+    member.peer_urls.iter().any(|url| url == listens || (is_everywhere(listens) && port(url) == port(listens)))
 }
 
 pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some(wanted) = situation.client_port else { return Answer::holds("not compared") };
-    let mut ports = situation.hosts.iter().filter_map(|host| Some((&host.name, host.client_port?)));
+    let mut ports = situation.hosts.iter().filter_map(|host| Some((&host.name, port(host.client_urls.first()?)?)));
     match ports.find(|(_, port)| *port != wanted) {
         None => Answer::holds(format!("clients are served at port {wanted}")),
         Some((name, port)) => Answer::refused(
@@ -60,4 +58,40 @@ pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {
             "put the old port back; to change it, accept that the cluster is not watched meanwhile: `etcdrun playbook site.yaml -l CLUSTER -e etcd_allow_outage=true`, which restarts one member after the other",
         ),
     }
+}
+
+/// The member in turn may be about to get another one.
+pub(super) fn client_address(situation: &Situation<'_>, _: Gate) -> Answer {
+    let wanted = situation.peers.iter().filter(|(name, _)| !situation.is_target(name));
+    let urls = |name: &str| situation.hosts.iter().find(|host| host.name == name).map(|host| &host.client_urls);
+    let serves = |urls: &[String], url: &str| {
+        urls.is_empty() || urls.iter().any(|listens| is_everywhere(listens) || address(listens) == address(url))
+    };
+    let moved =
+        wanted.filter_map(|(name, url)| Some((name, url, urls(name)?))).find(|(_, url, urls)| !serves(urls, url));
+    match moved {
+        None => Answer::holds("clients are served at the addresses of the inventory"),
+        Some((name, url, urls)) => Answer::refused(
+            format!(
+                "{name} serves clients at {}, and the inventory has it at {}: it cannot be asked there",
+                urls.join(", "),
+                address(url).unwrap_or(url)
+            ),
+            format!(
+                "change the address of one member at a time: put the old one of {name} back, run `etcdrun playbook settings.yaml -l CLUSTER`, and go on with the next; or give it a new place with `etcdrun member move`"
+            ),
+        ),
+    }
+}
+
+fn port(url: &str) -> Option<u16> {
+    url.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()
+}
+
+fn address(url: &str) -> Option<&str> {
+    Some(url.split_once("//")?.1.rsplit_once(':')?.0)
+}
+
+fn is_everywhere(url: &str) -> bool {
+    matches!(address(url), Some("0.0.0.0" | "[::]"))
 }

@@ -115,6 +115,7 @@ pub static RULES: &[Rule] = &[
     rule("addresses-known", "etcd lists the peer addresses that the inventory has", addresses::known),
     rule("address-at-start", "the member in turn would start at the peer address that etcd lists", addresses::at_start),
     rule("client-port", "members serve clients at the port that the inventory has", addresses::client_port),
+    rule("client-address", "members but the one in turn serve clients at the address that the inventory has", addresses::client_address),
     rule("members-started", "every member has a name, which it has from its start on", cluster::members_started),
     rule("members-unchanged", "the members are the same as before", cluster::members_unchanged),
     rule("no-learner", "no member is still learning", cluster::no_learner),
@@ -170,7 +171,7 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
         (Profile::Upgrade | Profile::Replace, Begin) => &["data-agrees"],
         (_, Begin) => &[],
         (Profile::Upgrade, Before) => &[
-            "client-port", "addresses-known",
+            "client-port", "client-address", "addresses-known",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-alarm", "linearizable-read", "caught-up", "quorum-after", "small-cluster", "versions-expected",
             "one-minor", "forbidden-3.5.0", "floor-3.5", "floor-3.6", "patch-3.5-first", "patch-3.6-first", "auth-3.4",
@@ -178,7 +179,7 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "binary-verified", "snapshot-verified",
         ],
         (Profile::Restart, Before) => &[
-            "client-port",
+            "client-port", "client-address",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-alarm", "linearizable-read", "caught-up", "quorum-after", "small-cluster", "strict-reconfig", "clock",
             "disk-room",
@@ -190,7 +191,7 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
             "dead-goes-first", "live-goes-last", "snapshot-verified",
         ],
         (Profile::Nospace, Before) => &[
-            "client-port", "addresses-known",
+            "client-port", "client-address", "addresses-known",
             "reachable", "answers", "one-leader", "members-agree", "members-known", "members-started", "no-learner",
             "no-corrupt", "linearizable-read", "quorum-now", "disk-room",
         ],

@@ -88,8 +88,8 @@ pub struct HostSeen {
     pub is_stopped: bool,
     /// Where it listens for other members once it starts again, as its settings on the disk say.
     pub next_peers: Option<Vec<String>>,
-    /// The port at which the server that runs listens for clients.
-    pub client_port: Option<u16>,
+    /// Where the server that runs listens for clients.
+    pub client_urls: Vec<String>,
 }
 
 /// A file system, and what is going to be put there.

@@ -93,7 +93,10 @@ impl World {
             strict_reconfig: Some(true),
             is_stopped: false,
             next_peers: None,
-            client_port: Some(2379),
+            client_urls: vec![
+                format!("https://10.0.0.{}:2379", name.trim_start_matches("etcd-")),
+                "https://127.0.0.1:2379".into(),
+            ],
         };
         let peers = (1..=members).map(|id| (format!("etcd-{id}"), format!("https://10.0.0.{id}:2380"))).collect();
         Self {
@@ -198,7 +201,10 @@ static CASES: &[Case] = {
         case("address-at-start", Restart, Stop, 3, |world| {
             world.hosts[0].next_peers = Some(vec!["https://10.0.0.1:12380".into()]);
         }),
-        case("client-port", Restart, Before, 3, |world| world.hosts[2].client_port = Some(4001)),
+        case("client-port", Restart, Before, 3, |world| {
+            world.hosts[2].client_urls = vec!["https://10.0.0.3:4001".into()];
+        }),
+        case("client-address", Restart, Before, 3, |world| world.hosts[2].client_urls.remove(0).clear()),
         case("members-started", Upgrade, Before, 5, |world| {
             let new = Listed {
                 id: 9,

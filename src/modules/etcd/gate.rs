@@ -260,6 +260,7 @@ const HOPELESS: &[&str] = &[
     "small-cluster",
     "addresses-known",
     "address-at-start",
+    "client-address",
     "client-port",
     "as-decided",
     "one-minor",

@@ -154,8 +154,8 @@ fn told(
     let strict_reconfig = text("strict").map(|word| word == "yes");
     let next_peers = text("next_peers").map(|urls| urls.split(',').map(str::to_owned).collect());
     let is_stopped = outcome.data.get("stopped").and_then(Value::as_bool) == Some(true);
-    let client_port = text("client_port").and_then(|port| port.parse().ok());
-    HostSeen { clock, rooms, release, strict_reconfig, is_stopped, next_peers, client_port, ..seen }
+    let client_urls = text("client_urls").map(|urls| urls.split(',').map(str::to_owned).collect()).unwrap_or_default();
+    HostSeen { clock, rooms, release, strict_reconfig, is_stopped, next_peers, client_urls, ..seen }
 }
 
 fn number(outcome: &Outcome, name: &str) -> Option<u64> {

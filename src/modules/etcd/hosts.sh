@@ -62,5 +62,4 @@ case $said in
 ?*) result strict yes ;;
 esac
 clients=$(printf '%s\n' "$said" | value_of ETCD_LISTEN_CLIENT_URLS)
-clients=${clients%%,*}
-case ${clients##*:} in '' | *[!0-9]*) ;; *) result client_port "${clients##*:}" ;; esac
+if [ "$clients" ]; then result client_urls "$clients"; fi

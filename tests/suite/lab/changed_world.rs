@@ -311,6 +311,41 @@ fn settings_for_another_address_on_the_disk_keep_a_member_from_restarting() {
     assert!(peer_urls(&site).iter().all(|url| url.ends_with(":2380")), "{:?}", peer_urls(&site));
 }
 
+/// Every host has a second address, and etcd goes there: one member at a time, each in a run of its own.
+#[test]
+fn another_address_is_told_to_etcd_one_member_at_a_time() {
+    let site = site(3, "3.6");
+    let folder = &site.place.folder;
+    let old = folder.read("inventory.yaml");
+    let mut moved: Vec<(String, String)> = Vec::new();
+    for (number, (name, address)) in site.members().into_iter().enumerate() {
+        let (net, _) = address.rsplit_once('.').unwrap();
+        let ip = format!("{net}.{}", 250 - number);
+        let add = format!("ip addr add {ip}/24 dev $(ip -o -4 addr | awk '/ {address}\\//{{ print $2 }}')");
+        site.place.hosts[number].run(&["sh", "-c", &add]).unwrap();
+        let line = format!("{name}: {{ address: {address} }}");
+        moved.push((line, format!("{name}: {{ address: {address}, etcd: {{ ip: {ip} }} }}")));
+    }
+    let with = |count: usize| moved[..count].iter().fold(old.clone(), |text, (from, to)| text.replace(from, to));
+    let settings = || folder.run(&["playbook", "settings.yaml", "-i", "inventory.yaml"]);
+    // All at once is refused, before anything changes.
+    folder.write("inventory.yaml", &with(3));
+    let refused = settings().ends(3);
+    says(&refused, "client-address:");
+    says(&refused, "change the address of one member at a time");
+    site.is_served_by_all();
+    for count in 1..=3 {
+        folder.write("inventory.yaml", &with(count));
+        settings().ends(0);
+        says(&run(&site, &["status", "prod"]).ends(0), "prod: healthy, 3 of 3 members");
+    }
+    for host in &site.place.hosts {
+        host.run(&["systemctl", "restart", "etcd"]).unwrap();
+        until("all serve", || run(&site, &["status", "prod"]).stdout.contains("prod: healthy, 3 of 3 members"));
+    }
+    site.changes_nothing();
+}
+
 #[test]
 fn another_client_port_is_refused_with_the_way_that_works() {
     let site = Site::new(3, "3.6", "    etcd: { version: VERSION, client_port: 2379 }\n");

@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use super::{Folder, Place, Said, etcd::release};
 
-/// Each with its own version of etcd.
-const CLUSTERS: [(&str, &str); 2] = [("a", "3.5"), ("b", "3.6")];
+/// Name, version of etcd, and who its clients are.
+type Kinds = [(&'static str, &'static str, &'static str); 2];
+const CLUSTERS: Kinds = [("a", "3.5", "{ method: certificate }"), ("b", "3.6", "{ method: certificate }")];
+const PASSWORD: &str = "{ method: password }";
 /// Three members, and a machine for the one that comes.
 const MACHINES: usize = 4;
 
@@ -31,13 +33,18 @@ done"#;
 struct Estate {
     hypervisors: Place,
     machines: Place,
+    clusters: Kinds,
 }
 
 impl Estate {
     fn new() -> Self {
+        Self::of(CLUSTERS)
+    }
+
+    fn of(clusters: Kinds) -> Self {
         let hypervisors = Place::new(Kind::Hypervisor, 2);
         let machines = Place::new(Kind::Fast, MACHINES * CLUSTERS.len() + 1);
-        let estate = Self { hypervisors, machines };
+        let estate = Self { hypervisors, machines, clusters };
         let folder = estate.folder();
         let known = folder.read("known_hosts") + &estate.hypervisors.folder.read("known_hosts");
         folder.write("known_hosts", &known);
@@ -69,15 +76,15 @@ impl Estate {
         let (ssh, _) = text.split_once("\nhypervisors:").unwrap();
         let known = self.folder().path("known_hosts");
         let ssh: Vec<String> = ssh.lines().filter(|line| !line.contains("known_hosts")).map(str::to_owned).collect();
-        let releases: String = CLUSTERS.iter().map(|(_, minor)| release(&etcd(minor).unwrap())).collect();
+        let releases: String = self.clusters.iter().map(|(_, minor, _)| release(&etcd(minor).unwrap())).collect();
         format!("{}\n  known_hosts: [{}]\netcd_releases:\n{releases}clusters:\n", ssh.join("\n"), known.display())
     }
 
     fn as_machines(&self) -> String {
         let mut text = self.head();
-        for (index, (cluster, minor)) in CLUSTERS.iter().enumerate() {
+        for (index, (cluster, minor, auth)) in self.clusters.iter().enumerate() {
             let version = etcd(minor).unwrap().version;
-            text += &format!("  {cluster}:\n    etcd: {{ version: {version} }}\n    members:\n");
+            text += &format!("  {cluster}:\n    etcd: {{ version: {version} }}\n    auth: {auth}\n    members:\n");
             for number in 0..3 {
                 let ip = self.machine(index, number).address();
                 text += &format!("      {cluster}-{}: {{ address: {ip} }}\n", number + 1);
@@ -91,10 +98,10 @@ impl Estate {
         let (full, rest) = (self.full().name(), &self.machines.hosts[MACHINES * CLUSTERS.len()]);
         let mut text = self.head();
         let mut pins = String::new();
-        for (index, (cluster, minor)) in CLUSTERS.iter().enumerate() {
+        for (index, (cluster, minor, auth)) in self.clusters.iter().enumerate() {
             let (version, spare) = (etcd(minor).unwrap().version, self.machine(index, 3));
             text += &format!(
-                "  # all of {cluster}\n  {cluster}:\n    etcd: {{ version: {version} }}\n    allow_colocation: true\n    placement: {{ hypervisors: [{full}, {}] }}\n",
+                "  # all of {cluster}\n  {cluster}:\n    etcd: {{ version: {version} }}\n    auth: {auth}\n    allow_colocation: true\n    placement: {{ hypervisors: [{full}, {}] }}\n",
                 self.other().name()
             );
             text += "    guest: { vcpus: 1, memory: 16MiB, agent: false, watchdog: false, admin: { user: root }, cloud_init: { user_data: {} }, disk: { base: /srv/blank.qcow2, size: 8MiB } }\n";
@@ -155,7 +162,7 @@ impl Estate {
     /// The machines that the members left are there for the next guests on the hypervisor that was emptied.
     fn is_free_again(&self) -> String {
         let mut text = self.inventory();
-        for (index, (cluster, _)) in CLUSTERS.iter().enumerate() {
+        for (index, (cluster, ..)) in self.clusters.iter().enumerate() {
             let (now, then) = (self.machine(index, 3).address(), self.machine(index, 2).address());
             text = text.replace(&format!("first: {now}/24, last: {now} "), &format!("first: {then}/24, last: {then} "));
             let entry = format!("{cluster}-4: {{ hypervisor: {}, ", self.other().name());
@@ -188,18 +195,28 @@ impl Estate {
 
     /// As root of a cluster, by the two members that stay.
     fn etcdctl(&self, cluster: usize, words: &[&str]) -> String {
-        let pki = self.folder().path(".etcdrun/pki").join(CLUSTERS[cluster].0);
+        let pki = self.folder().path(".etcdrun/pki").join(self.clusters[cluster].0);
         let file = |name: &str| pki.join(name).display().to_string();
-        let key = self.folder().opened_file(&format!(".etcdrun/pki/{}/clients/root.key", CLUSTERS[cluster].0));
+        let key = self.folder().opened_file(&format!(".etcdrun/pki/{}/clients/root.key", self.clusters[cluster].0));
         let ends: Vec<String> =
             (0..2).map(|at| format!("https://{}:2379", self.machine(cluster, at).address())).collect();
         let output = Command::new(etcd_tools().unwrap().join("etcdctl"))
             .args(["--endpoints", &ends.join(","), "--cacert", &file("ca.crt"), "--dial-timeout", "3s"])
             .args(["--cert", &file("clients/root.crt"), "--key", &key.display().to_string()])
+            .args(self.login(cluster))
             .args(words)
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn login(&self, cluster: usize) -> Vec<String> {
+        let (name, _, auth) = self.clusters[cluster];
+        if auth != PASSWORD {
+            return Vec::new();
+        }
+        let password = self.folder().opened(&format!(".etcdrun/pki/{name}/root.password"));
+        vec!["--user".to_owned(), format!("root:{}", password.trim())]
     }
 
     /// Members that vote, and those that learn; neither may be one that never started and votes.
@@ -216,7 +233,7 @@ impl Estate {
     /// The cluster has this in the place of its third member, and so says the inventory.
     #[track_caller]
     fn has_moved(&self, cluster: usize, new: &str, to: &Host) {
-        let name = CLUSTERS[cluster].0;
+        let name = self.clusters[cluster].0;
         let (old, text) = (format!("{name}-3"), self.inventory());
         assert_eq!(self.members(cluster), (vec![format!("{name}-1"), format!("{name}-2"), new.to_owned()], 0));
         assert!(text.contains(&format!("      {new}: {{ hypervisor: {}, ", to.name())), "{text}");
@@ -224,7 +241,7 @@ impl Estate {
         self.keeps_comments();
         assert!(!domains(self.full()).contains(&old) && domains(to).contains(&new.to_owned()));
         // What runs is what the others run, not what another cluster does.
-        let version = etcd(CLUSTERS[cluster].1).unwrap().version;
+        let version = etcd(self.clusters[cluster].1).unwrap().version;
         let health = self.etcdctl(cluster, &["endpoint", "status", "--cluster"]);
         assert_eq!(health.matches(&format!(", {version}, ")).count(), 3, "{health}");
     }
@@ -241,7 +258,7 @@ impl Estate {
 
     fn keeps_comments(&self) {
         let text = self.inventory();
-        for (name, _) in CLUSTERS {
+        for (name, ..) in self.clusters {
             for comment in [format!("# all of {name}"), "# one after the other".into(), format!("# no more of {name}")]
             {
                 assert!(text.contains(&comment), "{comment}: {text}");
@@ -333,6 +350,22 @@ fn members_of_different_clusters_move_at_the_same_time_and_come_back() {
         estate.has_moved(cluster, new, estate.full());
     }
     assert!(estate.undrain(&[]).ends(0).stdout.contains("is not drained"));
+}
+
+/// With passwords a learner takes no login, so nobody can ask it how far it is.
+#[test]
+fn members_move_with_passwords_and_without_authentication() {
+    for clusters in [
+        [("a", "3.4", PASSWORD), ("b", "3.7", "{ enabled: false, method: password }")],
+        [("a", "3.5", "{ enabled: false }"), ("b", "3.6", PASSWORD)],
+    ] {
+        let estate = Estate::of(clusters);
+        // One of them by its own verb, and what is left by a drain.
+        estate.run(&["member", "move", "a-3", "--to", estate.other().name(), "--yes"]).ends(0);
+        estate.has_moved(0, "a-4", estate.other());
+        estate.drain(&[]).ends(0);
+        estate.has_moved(1, "b-4", estate.other());
+    }
 }
 
 #[test]
