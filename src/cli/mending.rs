@@ -90,7 +90,7 @@ pub(super) fn orphan(guest: &MadeGuest, hypervisor: &str, place: Option<&str>) -
     // It comes from the hypervisor, and would be part of a command that people copy.
     if !is_name(name) {
         return format!(
-            "{hypervisor} has a guest {:?} ({state}) that nobody needs, and no member has such a name; `etcdrun ssh {hypervisor} -- virsh list --all` shows it",
+            "{hypervisor} has a guest {:?} ({state}) that no cluster needs, and no member has such a name; `etcdrun ssh {hypervisor} -- virsh list --all` shows it",
             one_line(name)
         );
     }

@@ -93,7 +93,7 @@ fn without_login(host: &Host) -> Option<Diagnostic> {
     if has_keys || own.into_iter().enumerate().any(is_own) {
         return None;
     }
-    let message = format!("guests of `{cluster}` get no SSH key, and nobody could log into them");
+    let message = format!("guests of `{cluster}` get no SSH key, so no one could log into them");
     let help = "add your public key: `guest: { admin: { ssh_keys: [\"ssh-ed25519 ...\"] } }`; where the image has one, `cloud_init: { user_data: {} }` says so";
     Some(Diagnostic::error(guest.span, message).help(help))
 }

@@ -309,7 +309,7 @@ fn enough(context: &Context, wanted: &Wanted, answers: &Answers) -> Result<(), S
         // A run is not refused for it: what is left after a disaster may be one machine.
         if keepers * 2 <= hypervisors.len() {
             msg += &format!(
-                ", but only {keepers} of {} answer: an operator who reaches only the others could hold it as well, so make sure that nobody else works on this cluster",
+                ", but only {keepers} of {} answer: an operator who reaches only the others could hold it as well, so make sure that no one else works on this cluster",
                 hypervisors.len()
             );
         }

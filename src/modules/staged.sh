@@ -21,6 +21,8 @@ drop_staged() {
 # take_staged FILE: what waits beside it goes into place.
 take_staged() {
     if [ ! -f "$1.next" ]; then return 0; fi
+    # It is newer than the server that runs, whenever it was written: should the restart fail to come, the next run makes up for it.
+    mutate touch -- "$1.next"
     mutate mv -f -- "$1.next" "$1" || fail "cannot put $1.next into the place of $1"
     if have restorecon; then mutate restorecon "$1" || note "cannot restore the security context of $1"; fi
 }

@@ -84,7 +84,7 @@ absent() {
     printf '%s' "$text" | show_before "$file"
     printf '' | show_after "$file"
     changed
-    mutate rm -f "$file" || fail "cannot remove $file"
+    mutate rm -f "$file" "$file.next" || fail "cannot remove $file"
     if [ "$arg_dropin" ] && [ -z "$CHECK" ]; then rmdir "$folder" 2>/dev/null || :; fi
     reload
 }

@@ -126,7 +126,7 @@ impl Authority {
         let bytes = read(path)?;
         if let Some(why) = exposed(path).filter(|_| !is_sealed(&bytes)) {
             let help =
-                "whoever has the key of a CA can be anybody to its cluster; `etcdrun secret encrypt` encrypts it";
+                "with the key of a CA one can be anybody to its cluster; `etcdrun secret encrypt` encrypts it";
             return Err(PkiError::new(format!("the key {} is not encrypted, and {why}", path.display())).help(help));
         }
         let key = open_key(&bytes, path, opener)?;
@@ -378,7 +378,7 @@ pub(super) fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipi
     let own = keeping.opener.map(|opener| opener.own_recipient()).transpose();
     let own = own.map_err(|error| PkiError { message: error.message, help: error.help })?.flatten();
     let Some(own) = own else {
-        return Err(PkiError::new("nobody is named to whom keys could be encrypted").help(
+        return Err(PkiError::new("no recipient is named to encrypt keys to").help(
             "name `tls.ca.recipients`, put a file .age-recipients beside the inventory, or make an identity for yourself: `age-keygen -o ~/.config/etcdrun/identity`",
         ));
     };

@@ -60,16 +60,14 @@ pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
-/// The member in turn may be about to get another one.
+/// A member is asked at its `ip`, through its own host.
 pub(super) fn client_address(situation: &Situation<'_>, _: Gate) -> Answer {
-    let wanted = situation.peers.iter().filter(|(name, _)| !situation.is_target(name));
     let urls = |name: &str| situation.hosts.iter().find(|host| host.name == name).map(|host| &host.client_urls);
     let serves = |urls: &[String], url: &str| {
         urls.is_empty() || urls.iter().any(|listens| is_everywhere(listens) || address(listens) == address(url))
     };
-    let moved =
-        wanted.filter_map(|(name, url)| Some((name, url, urls(name)?))).find(|(_, url, urls)| !serves(urls, url));
-    match moved {
+    let mut wanted = situation.peers.iter().filter_map(|(name, url)| Some((name, url, urls(name)?)));
+    match wanted.find(|(_, url, urls)| !serves(urls, url)) {
         None => Answer::holds("clients are served at the addresses of the inventory"),
         Some((name, url, urls)) => Answer::refused(
             format!(
@@ -78,7 +76,7 @@ pub(super) fn client_address(situation: &Situation<'_>, _: Gate) -> Answer {
                 address(url).unwrap_or(url)
             ),
             format!(
-                "change the address of one member at a time: put the old one of {name} back, run `etcdrun playbook settings.yaml -l CLUSTER`, and go on with the next; or give it a new place with `etcdrun member move`"
+                "put the old address back; a guest gets another one by `etcdrun member move {name} --to HYPERVISOR`, another machine takes its place by `etcdrun member replace {name} --new-name NAME --ip ADDRESS`"
             ),
         ),
     }

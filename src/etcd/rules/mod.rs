@@ -115,7 +115,7 @@ pub static RULES: &[Rule] = &[
     rule("addresses-known", "etcd lists the peer addresses that the inventory has", addresses::known),
     rule("address-at-start", "the member in turn would start at the peer address that etcd lists", addresses::at_start),
     rule("client-port", "members serve clients at the port that the inventory has", addresses::client_port),
-    rule("client-address", "members but the one in turn serve clients at the address that the inventory has", addresses::client_address),
+    rule("client-address", "members serve clients at the address that the inventory has", addresses::client_address),
     rule("members-started", "every member has a name, which it has from its start on", cluster::members_started),
     rule("members-unchanged", "the members are the same as before", cluster::members_unchanged),
     rule("no-learner", "no member is still learning", cluster::no_learner),
@@ -233,11 +233,9 @@ pub fn rules(profile: Profile, gate: Gate) -> &'static [&'static str] {
     }
 }
 
-/// What a restart of a member has to pass wherever it comes from.
-pub const SPARED: &[&str] = &["quorum-after", "small-cluster"];
-
-/// And where it starts with something new, of which etcd may die: one that died of it is not followed by another.
-pub const UNPROVEN: &[&str] = &["answers", "quorum-after", "small-cluster"];
+/// What a restart of a member has to pass wherever it comes from. It starts with something new, of which etcd may die: one that died
+/// of it is not followed by another.
+pub const SPARED: &[&str] = &["answers", "quorum-after", "small-cluster"];
 
 /// Asks these rules alone.
 pub fn judge_those(ids: &[&str], gate: Gate, situation: &Situation<'_>) -> Verdict {

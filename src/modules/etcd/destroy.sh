@@ -44,11 +44,13 @@ fi
 had_unit=''
 if [ -e "$file" ]; then had_unit=1; fi
 remove "$file"
+remove "$file.next"
 if [ "$had_unit" ] && have_systemd; then
     mutate systemctl daemon-reload || fail "systemd cannot read its units again"
     mutate systemctl reset-failed "$unit" 2> /dev/null
 fi
 remove "$config/etcd.env"
+remove "$config/etcd.env.next"
 remove "$config/pki"
 remove_if_empty "$config"
 remove "$arg_server"

@@ -41,7 +41,7 @@ fi
 
 have systemctl || exit 0
 
-peers=$(next_peers '')
+peers=$(next_peers)
 if [ "$peers" ]; then result next_peers "$peers"; fi
 
 pid='' state=''

@@ -11,8 +11,7 @@ value_of() {
     printf '%s' "${found%[\"\']}"
 }
 
-# Where it would listen for the other members if it started now: what is on its command line, else the last file that says so. With
-# .next, what waits beside a file is in its place.
+# Where it would listen for the other members if it started now: what is on its command line, else the last file that says so.
 next_peers() {
     start=$(systemctl show -p ExecStart --value -- etcd.service 2> /dev/null)
     case $start in
@@ -23,7 +22,25 @@ next_peers() {
         ;;
     esac
     systemctl show -p EnvironmentFiles --value -- etcd.service 2> /dev/null | while read -r file _; do
-        if [ "$1" ] && [ -f "$file$1" ]; then file=$file$1; fi
         if [ -r "$file" ]; then cat -- "$file"; fi
     done | value_of ETCD_LISTEN_PEER_URLS
+}
+
+# The same for a start that first puts into place what waits beside these files. A unit that waits is one of ours: it has its
+# settings in a file.
+peers_after_taking() {
+    is_new_unit='' settings=''
+    for file; do
+        case $file in
+        *.service) if [ -f "$file.next" ]; then is_new_unit=1; fi ;;
+        *.env) settings=$file ;;
+        esac
+    done
+    if [ "$settings" ] && [ -f "$settings.next" ]; then
+        value_of ETCD_LISTEN_PEER_URLS < "$settings.next"
+    elif [ "$settings" ] && [ "$is_new_unit" ]; then
+        value_of ETCD_LISTEN_PEER_URLS < "$settings"
+    else
+        next_peers
+    fi
 }

@@ -20,7 +20,7 @@ use crate::{
         ClusterRecord, EtcdError, MemberClient, Phase,
         lead::{hand_over, successors},
         observe::{Observation, observe, see},
-        rules::{Gate, SPARED, Situation, UNPROVEN, is_at, judge_those},
+        rules::{Gate, SPARED, Situation, is_at, judge_those},
     },
     model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
@@ -125,10 +125,7 @@ impl EngineAction for Converge {
             (Some("active"), Some(newer)) if context.check_mode() => {
                 Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
             }
-            (Some("active"), Some(newer)) => {
-                let rules = if looked.data.contains_key("unproven") { UNPROVEN } else { SPARED };
-                self.restart(context, newer, &next, rules).await
-            }
+            (Some("active"), Some(newer)) => self.restart(context, newer, &next, text("peers")).await,
             _ => self.start(context, &next).await,
         }
     }
@@ -163,22 +160,29 @@ impl Converge {
         context: &ActionContext,
         newer: &str,
         next: &[&str],
-        rules: &[&str],
+        now: Option<&str>,
     ) -> Result<Outcome, ActionError> {
         let turn = turn(&self.cluster.name);
         let _mine = turn.restarts.lock().await;
-        self.is_first_to_fail(&turn, rules)?;
+        self.is_first_to_fail(&turn)?;
         let clients = self.cluster.clients(context).await?;
-        let mut before = self.spared(&clients, rules).await?;
+        let mut before = self.spared(&clients).await?;
         // While leadership moves, another member may die, or leadership may come back.
         for _ in 0..TRANSFERS {
             if !self.hand_over(&clients, &before).await? {
                 break;
             }
-            before = self.spared(&clients, rules).await?;
+            before = self.spared(&clients).await?;
+        }
+        if before.list().is_empty() && now.is_some_and(|now| !next.is_empty() && now != next.join(",")) {
+            return Err(ActionError::Refused(format!(
+                "cannot restart {} at {}: its members do not answer where the inventory has them, so etcd cannot be told of the new peer address; put the old `peer_port` and `ip` back, and change them while the cluster can be asked",
+                self.module.name,
+                next.join(", ")
+            )));
         }
         if self.tell_address(context, &clients, &before, next).await? {
-            before = self.spared(&clients, rules).await?;
+            before = self.spared(&clients).await?;
         }
         let outcome = context.run(self.payload("restart")).await?;
         self.remember(outcome.failed);
@@ -197,9 +201,10 @@ impl Converge {
     }
 
     /// What one member did not come up with stays off the others.
-    fn is_first_to_fail(&self, turn: &Turn, rules: &[&str]) -> Result<(), ActionError> {
+    fn is_first_to_fail(&self, turn: &Turn) -> Result<(), ActionError> {
         let failed = turn.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match failed.filter(|_| rules == UNPROVEN && !self.module.allow_outage) {
+        // It may itself be on its way back.
+        match failed.filter(|failed| *failed != self.module.name) {
             None => Ok(()),
             Some(other) => Err(ActionError::Refused(format!(
                 "{other} did not come up, so {} goes on with what it has started with before, and what is new waits: `etcdrun logs {other}` says why; correct the inventory, and run this again",
@@ -209,11 +214,11 @@ impl Converge {
     }
 
     /// How things are once the others can do without this one. Where they elect, or one of them has just started, they soon can.
-    async fn spared(&self, clients: &[MemberClient], rules: &[&str]) -> Result<Observation, ActionError> {
+    async fn spared(&self, clients: &[MemberClient]) -> Result<Observation, ActionError> {
         let start = Instant::now();
         loop {
             let now = observe(clients, LOOK).await;
-            match self.can_spare(&now, rules) {
+            match self.can_spare(&now) {
                 Err(_) if now.voters().count() != 1 && start.elapsed() < SOON => {
                     sleep(Duration::from_millis(100)).await;
                 }
@@ -223,20 +228,24 @@ impl Converge {
     }
 
     /// The other voters must be a majority of all that etcd lists, whatever state this one is in.
-    fn can_spare(&self, now: &Observation, rules: &[&str]) -> Result<(), ActionError> {
+    fn can_spare(&self, now: &Observation) -> Result<(), ActionError> {
         if self.module.allow_outage {
             return Ok(());
         }
         let (names, name) = (self.cluster.names(), self.module.name.as_str());
         let cluster = self.cluster.name.as_str();
         let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
-        let verdict = judge_those(rules, Gate::Stop, &situation);
-        match verdict.holds() {
-            true => Ok(()),
-            false => Err(ActionError::Refused(format!(
-                "{name} has to restart, and the cluster cannot spare it: {}\nTo accept that the cluster stops answering: `etcdrun playbook settings.yaml -l {} -e rollout_allow_outage=true`",
+        let verdict = judge_those(SPARED, Gate::Stop, &situation);
+        let lacks = verdict.against().any(|finding| matches!(finding.rule, "quorum-after" | "small-cluster"));
+        match (verdict.holds(), lacks) {
+            (true, _) => Ok(()),
+            (false, true) => Err(ActionError::Refused(format!(
+                "{name} has to restart, and the cluster cannot spare it: {}\nTo accept that the cluster stops answering: `etcdrun playbook settings.yaml -l {cluster} -e rollout_allow_outage=true`",
                 verdict.told(),
-                cluster
+            ))),
+            (false, false) => Err(ActionError::Refused(format!(
+                "{name} has to restart with what is new, which waits until all others answer: {}",
+                verdict.told()
             ))),
         }
     }

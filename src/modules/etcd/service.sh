@@ -51,13 +51,10 @@ find_newer() {
         result newer "$arg_server"
         return 0
     fi
-    for file; do
-        if [ -f "$file.next" ]; then
-            result newer "$file"
-            result_bool unproven 1
-            return 0
-        fi
-    done
+    if waits "$@"; then
+        result newer "$file"
+        return 0
+    fi
     if [ -z "$started" ] || [ $# = 0 ]; then return 0; fi
     read_changes "$@"
     for changed_at in $changes; do
@@ -69,15 +66,26 @@ find_newer() {
     done
 }
 
+# Whether something waits for the start.
+waits() {
+    for file; do
+        if [ -f "$file.next" ]; then return 0; fi
+    done
+    return 1
+}
+
 # Puts into place what waits for the start.
 take_all() {
     is_new_unit='' starts_at_boot=''
     if is_enabled; then starts_at_boot=true; fi
-    for file in "$@" ${arg_certificate:+"$arg_certificate"}; do
+    for file; do
         case $file in *.service) if [ -f "$file.next" ]; then is_new_unit=1; fi ;; esac
         take_staged "$file"
+        # A key without its certificate is good for nothing, and etcd reads both at each handshake.
+        case $file in *.key) if [ "$arg_certificate" ]; then take_staged "$arg_certificate"; fi ;; esac
     done
-    if [ -z "$is_new_unit" ]; then return 0; fi
+    # An earlier run may have died in between.
+    if [ -z "$is_new_unit" ] && [ "$(systemctl show -p NeedDaemonReload --value -- "$unit")" != yes ]; then return 0; fi
     mutate systemctl daemon-reload || fail "systemd cannot reload its configuration"
     # One that did without [Install] is not enabled by having it.
     read_unit
@@ -93,14 +101,18 @@ look)
         exit 0
     fi
     result state "$active_state"
-    peers=$(next_peers .next)
+    peers=$(peers_after_taking "$@")
     if [ "$peers" ]; then result next_peers "$peers"; fi
-    if [ "$active_state" = active ]; then find_newer "$@"; fi
+    if [ "$active_state" = active ]; then
+        find_newer "$@"
+        peers=$(tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | value_of ETCD_LISTEN_PEER_URLS)
+        if [ "$peers" ]; then result peers "$peers"; fi
+    fi
     ;;
 start)
-    # One that starts over and over is not on its way. And what it did before must not count against this start: systemd allows
-    # only so many in a while.
-    if [ "$sub_state" = auto-restart ] || [ "$active_state" = failed ]; then
+    # One that starts over and over is not on its way, and one that is on its way with what it had before serves no client yet.
+    # What it did before must not count against this start: systemd allows only so many in a while.
+    if [ "$sub_state" = auto-restart ] || [ "$active_state" = failed ] || { [ "$active_state" = activating ] && waits "$@"; }; then
         mutate systemctl stop -- "$unit"
         read_unit
     fi

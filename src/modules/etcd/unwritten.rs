@@ -109,7 +109,7 @@ impl Compare {
             ));
         }
         let (name, view) = now.views().max_by_key(|(_, view)| view.revision)?;
-        (self.at < begun && view.revision > self.revision).then(|| {
+        (self.at.as_second() < begun.as_second() && view.revision > self.revision).then(|| {
             format!(
                 "`{cluster}` was written to since its last backup: that has revision {} and is of {}, and {name} has revision {} now; nothing more was removed. {anew}",
                 self.revision,

@@ -128,6 +128,8 @@ struct Found {
     fixed: bool,
     /// Key and certificate are those that wait for the restart.
     is_staged: bool,
+    /// Another key waits for the restart, which counts only where it is staged.
+    key_waits: bool,
     /// Another authority waits for the restart.
     is_authority_staged: bool,
 }
@@ -197,8 +199,14 @@ impl Found {
             authority_sha256: text("authority_sha256").map(str::to_owned),
             fixed: looked.changed,
             is_staged: looked.data.contains_key("staged"),
+            key_waits: looked.data.contains_key("key_waits"),
             is_authority_staged: looked.data.contains_key("authority_staged"),
         }
+    }
+
+    /// Whether something was changed by looking, or is going to be when the server restarts.
+    fn waits(&self) -> bool {
+        self.fixed || self.is_staged || self.is_authority_staged
     }
 }
 
@@ -225,6 +233,9 @@ impl Keep {
         let request = self.request();
         let Some(key) = &found.key_sha256 else { return Wish::KeyAndCertificate("there is no key yet".into()) };
         if issued.is_some_and(|issued| issued.key_sha256 != *key) {
+            if found.key_waits {
+                return Wish::KeyAndCertificate("a new one waits for a restart".into());
+            }
             return Wish::KeyAndCertificate("the key is not the one that was sent".into());
         }
         let public = issued.and_then(|issued| issued.public_sha256.as_deref());
@@ -258,7 +269,7 @@ impl Keep {
             Wish::KeyAndCertificate(why) => (Some(why), true),
         };
         self.may_change_key(&found, new_key.then_some(why).flatten())?;
-        let changed = found.fixed || found.is_staged || new_authority || why.is_some();
+        let changed = found.waits() || new_authority || why.is_some();
         let mut outcome = Outcome { changed, ..Outcome::ok() }
             .with("new_key", new_key || found.is_staged)
             .with("new_authority", new_authority);
@@ -324,7 +335,7 @@ impl Keep {
                 self.put_certificate(context, found, brought.pem.as_bytes()).await?;
             }
         }
-        let changed = found.fixed || found.is_staged || new_key || new_authority || new_certificate;
+        let changed = found.waits() || new_key || new_authority || new_certificate;
         let outcome = Outcome { changed, ..Outcome::ok() }
             .with("new_key", new_key || found.is_staged)
             .with("new_authority", new_authority);

@@ -22,7 +22,13 @@ if [ "$arg_stage_for" ] && [ -f "$arg_key.next" ] && [ -f "$arg_certificate.next
         if [ -z "$CHECK" ]; then next=''; fi
     fi
 fi
+# Half a pair: the key is written first and taken first.
+if [ "$arg_stage_for" ] && [ -z "$next" ]; then
+    if [ ! -f "$arg_certificate.next" ]; then drop_staged "$arg_key"; fi
+    if [ ! -f "$arg_key.next" ]; then take_staged "$arg_certificate"; fi
+fi
 if [ "$next" ]; then result_bool staged 1; fi
+if [ -f "$arg_key.next" ]; then result_bool key_waits 1; fi
 if [ "$arg_stage_for" ] && [ -f "$arg_authority.next" ]; then result_bool authority_staged 1; fi
 if look_at authority "$arg_authority" 644; then :; fi
 if look_at key "$arg_key$next" 600; then :; fi
