@@ -131,7 +131,6 @@ enum Command {
 /// Runs the program with these arguments, the first being its own name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     memory::keep_private();
-    crate::modules::process_begins();
     let args: Vec<OsString> = args.into_iter().collect();
     let command = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let cli = match parse(args) {

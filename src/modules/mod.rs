@@ -57,7 +57,6 @@ pub(crate) use cluster::tunnel;
 pub(crate) use etcd::found::{FoundEtcd, find_etcd, read_etcd_files};
 pub use etcd::hosts::{Questions, Server, Way, see_hosts};
 pub(crate) use etcd::restore::time as restore_time;
-pub(crate) use etcd::unwritten::process_begins;
 pub use facts::{FACT_FIELDS, Facts};
 pub(crate) use guests::guest_states::{GuestStates, MadeGuest, guest_states};
 pub use registry::{all, find, names};

@@ -125,8 +125,7 @@ impl Authority {
     pub fn with_key_file(pem: String, path: &Path, opener: Option<&Arc<dyn Opener>>) -> Result<Self, PkiError> {
         let bytes = read(path)?;
         if let Some(why) = exposed(path).filter(|_| !is_sealed(&bytes)) {
-            let help =
-                "with the key of a CA one can be anybody to its cluster; `etcdrun secret encrypt` encrypts it";
+            let help = "with the key of a CA one can be anybody to its cluster; `etcdrun secret encrypt` encrypts it";
             return Err(PkiError::new(format!("the key {} is not encrypted, and {why}", path.display())).help(help));
         }
         let key = open_key(&bytes, path, opener)?;

@@ -15,6 +15,7 @@ use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
     cluster::{Cluster, ClusterArgs, ClusterKey},
     snapshot::order,
+    unwritten::PROCESS,
 };
 use crate::{
     backup::{
@@ -78,6 +79,7 @@ impl Module for EtcdBackup {
         ResultField { name: "dest", doc: "The manifest of the backup." },
         ResultField { name: "revision", doc: "The revision that it has at least." },
         ResultField { name: "at", doc: "When it was taken." },
+        ResultField { name: "by", doc: "What tells the process that has taken it from others; for `etcd_unwritten`." },
         ResultField { name: "cluster_id", doc: "The id of the cluster, in hexadecimal." },
         ResultField { name: "size", doc: "The size of the snapshot in bytes." },
         ResultField { name: "stored_size", doc: "What is left of that in the store." },
@@ -334,6 +336,7 @@ impl Take {
             .with("dest", store.call(&manifest.name()))
             .with("revision", manifest.revision)
             .with("at", manifest.taken.to_string())
+            .with("by", PROCESS.clone())
             .with("cluster_id", manifest.cluster_id.clone())
             .with("size", manifest.size)
             .with("stored_size", manifest.stored_size)

@@ -31,7 +31,7 @@ mod salvage_look;
 mod salvage_save;
 pub(super) mod service;
 pub(super) mod snapshot;
-pub(crate) mod unwritten;
+pub(super) mod unwritten;
 pub(super) mod v2_content;
 pub(super) mod wait;
 

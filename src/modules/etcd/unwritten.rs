@@ -32,17 +32,14 @@ pub struct EtcdUnwritten {
     revision: i64,
     /// When it was taken.
     at: String,
+    /// By which process: `by` of `etcd_backup`.
+    by: String,
     /// The id of the cluster that it is of, in hexadecimal.
     cluster_id: String,
 }
 
-/// When this process began, as far as modules are concerned.
-static BEGUN: LazyLock<Timestamp> = LazyLock::new(Timestamp::now);
-
-/// Called once, before anything else.
-pub fn process_begins() {
-    LazyLock::force(&BEGUN);
-}
+/// Tells this process from others.
+pub(super) static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:016x}", rand::random::<u64>()));
 
 impl Module for EtcdUnwritten {
     const NAME: &'static str = "etcd_unwritten";
@@ -52,6 +49,7 @@ impl Module for EtcdUnwritten {
   etcd_unwritten:
     revision: \"{{ last_backup.revision }}\"
     at: \"{{ last_backup.at }}\"
+    by: \"{{ last_backup.by }}\"
     cluster_id: \"{{ last_backup.cluster_id }}\"
   once_per: cluster
 ";
@@ -66,7 +64,13 @@ impl Module for EtcdUnwritten {
         let at = self.at.parse::<Timestamp>();
         let at = at.map_err(|error| ModuleError::new(format!("`at: {}` is no time: {error}", self.at)))?;
         let cluster = self.cluster.known()?;
-        Ok(Action::Engine(Box::new(Compare { cluster, revision: self.revision, at, id: self.cluster_id })))
+        Ok(Action::Engine(Box::new(Compare {
+            cluster,
+            revision: self.revision,
+            at,
+            is_ours: self.by == *PROCESS,
+            id: self.cluster_id,
+        })))
     }
 }
 
@@ -74,6 +78,7 @@ struct Compare {
     cluster: Cluster,
     revision: i64,
     at: Timestamp,
+    is_ours: bool,
     id: String,
 }
 
@@ -82,7 +87,7 @@ impl EngineAction for Compare {
     async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let clients = self.cluster.clients(context).await?;
         let now = observe(&clients, LOOK).await;
-        match self.problem(&now, *BEGUN) {
+        match self.problem(&now) {
             Some(problem) => Err(ActionError::Refused(problem)),
             None => {
                 let outcome = Outcome::ok();
@@ -96,7 +101,7 @@ impl EngineAction for Compare {
 }
 
 impl Compare {
-    fn problem(&self, now: &Observation, begun: Timestamp) -> Option<String> {
+    fn problem(&self, now: &Observation) -> Option<String> {
         let cluster = &self.cluster.name;
         let anew = format!(
             "`etcdrun destroy {cluster}` begins anew, with another backup; --no-backup takes none, where the cluster does not serve any more"
@@ -109,7 +114,7 @@ impl Compare {
             ));
         }
         let (name, view) = now.views().max_by_key(|(_, view)| view.revision)?;
-        (self.at.as_second() < begun.as_second() && view.revision > self.revision).then(|| {
+        (!self.is_ours && view.revision > self.revision).then(|| {
             format!(
                 "`{cluster}` was written to since its last backup: that has revision {} and is of {}, and {name} has revision {} now; nothing more was removed. {anew}",
                 self.revision,

@@ -245,14 +245,14 @@ fn a_restart_that_leaves_new_settings_waiting_tells_etcd_no_new_address() {
     says_port(&site, "peer_port: 2380", "peer_port: 12380");
     dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/New or existing");
     unlock(&site);
-    let rotated = site.place.folder.run(&["certs", "rotate-ca", "prod", "-i", "inventory.yaml"]).ends(3);
+    let rotated = site.place.folder.run(&["certs", "rotate-ca", "prod", "--yes", "-i", "inventory.yaml"]).ends(3);
     says(&rotated, "addresses-known:");
     assert!(peer_urls(&site).iter().all(|url| url.ends_with(":2380")), "{:?}", peer_urls(&site));
     survives_restarts(&site);
     // Half a pair that somebody has left is no pair.
     site.place.hosts[0].run(&["sh", "-c", "umask 077; echo torn >/etc/etcd/pki/server.key.next"]).unwrap();
     site.place.folder.run(&["playbook", "settings.yaml", "-i", "inventory.yaml"]).ends(0);
-    site.place.folder.run(&["certs", "rotate-ca", "prod", "-i", "inventory.yaml"]).ends(0);
+    site.place.folder.run(&["certs", "rotate-ca", "prod", "--yes", "-i", "inventory.yaml"]).ends(0);
     assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
     site.is_served_by_all();
     survives_restarts(&site);
