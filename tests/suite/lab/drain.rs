@@ -246,7 +246,8 @@ impl Estate {
         assert!(!domains(self.full()).contains(&old) && domains(to).contains(&new.to_owned()));
         // What runs is what the others run, not what another cluster does.
         let version = etcd(self.clusters[cluster].1).unwrap().version;
-        let status = self.run(&["status", name]).ends(0).stdout;
+        // Not all that counts as a hypervisor here has a libvirt to ask, so status is not content.
+        let status = self.run(&["status", name]).stdout;
         assert_eq!(status.matches(&format!(" {version} ")).count(), 3, "{status}");
     }
 
