@@ -5,7 +5,7 @@
 # and NAME.err while it runs, and NAME.code when it has ended. Its output goes to files, so that it does not die with the connection;
 # it reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
 
-_ledger='' _known=''
+_ledger=''
 # Which boot this is, and when we started; a shell reads byte by byte, so once.
 _boot=''
 _born=0
@@ -38,14 +38,6 @@ _open_ledger() {
 	[ -z "$_is_new" ] || _tidy "${_ledger%/*}"
 }
 
-# For the shell that stays, in front of a script that runs in a subshell of it: the next one finds the folder of the run $1 looked at,
-# which takes a process. None but ourselves can have exchanged it since.
-_know() {
-	[ "$_known" != "$1" ] || return 0
-	_ledger=''
-	if _open_ledger "$1"; then _known=$1; else _ledger=''; fi
-}
-
 # Whether the step NAME of the run RUN was ever started here.
 # _begun RUN NAME
 _begun() {
@@ -58,7 +50,7 @@ _begun() {
 # _enter RUN NAME SINCE
 _enter() {
 	_todo=fail
-	if { [ -z "$_ledger" ] || [ ! -d "$_ledger" ]; } && ! _open_ledger "$1"; then
+	if [ -z "$_ledger" ] && ! _open_ledger "$1"; then
 		# What was sent before may have run.
 		[ -z "$3" ] || _todo=doubt
 		return 0

@@ -207,16 +207,13 @@ impl Script {
     ///
     /// Shells like dash read their input in blocks, so that they have the script by themselves. Others read byte by
     /// byte what they read by themselves, bash above all, and are quicker with a process that does it for them.
-    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence], has: Library) -> Self {
+    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence], known: Library) -> Self {
         let read = format!("case $- in s) ;; *) eval \"$(head -c {ROOM_FOR_LENGTH})\";; esac");
         let frame = format!("{}; {read}\n", first_line(nonce));
         let library = Library::needed_by(segment);
-        // A run is one process, so all entries are of the same one.
-        let run = segment.steps.iter().find_map(|step| Some(&step.entry.as_ref()?.run));
-        let known = run.map(|run| format!("_know {}\n", quoted(run))).unwrap_or_default();
-        let head = format!("{known}(\nexec </dev/null\n");
+        let head = "(\nexec </dev/null\n";
         let tail = ")\n_line=$?\n[ $_line = 0 ] || exit $_line\n";
-        let mut bytes = Around { frame: &frame, library: library.without(has), head: &head, tail }.put(segment, fences);
+        let mut bytes = Around { frame: &frame, library: library.without(known), head, tail }.put(segment, fences);
         let length = bytes.len() - frame.len();
         if let Some(at) = frame.find(ROOM_FOR_LENGTH) {
             let length = format!("{length:<width$}", width = ROOM_FOR_LENGTH.len());
