@@ -185,18 +185,24 @@ impl Converge {
             before = self.spared(&clients).await?;
         }
         let outcome = context.run(self.payload("restart")).await?;
-        self.remember(outcome.failed);
         if outcome.failed {
+            self.remember(true);
             return Ok(outcome);
         }
-        self.await_healthy(&clients, &before).await.inspect_err(|_| self.remember(true))?;
+        let healthy = self.await_healthy(&clients, &before).await;
+        self.remember(healthy.is_err());
+        healthy?;
         Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
     }
 
+    /// Whether this member is the one that did not come up. It may come up at a second try.
     fn remember(&self, failed: bool) {
+        let turn = turn(&self.cluster.name);
+        let mut known = turn.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed {
-            *turn(&self.cluster.name).failed.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(self.module.name.clone());
+            *known = Some(self.module.name.clone());
+        } else if known.as_ref() == Some(&self.module.name) {
+            *known = None;
         }
     }
 
@@ -207,7 +213,7 @@ impl Converge {
         match failed.filter(|failed| *failed != self.module.name) {
             None => Ok(()),
             Some(other) => Err(ActionError::Refused(format!(
-                "{other} did not come up, so {} goes on with what it has started with before, and what is new waits: `etcdrun logs {other}` says why; correct the inventory, and run this again",
+                "{other} did not come up, so {} keeps running with what it has started with before, and what is new waits: `etcdrun logs {other}` says why; correct the inventory, and run this again",
                 self.module.name
             ))),
         }
