@@ -357,7 +357,7 @@ fn members_of_different_clusters_move_at_the_same_time_and_come_back() {
     assert!(estate.undrain(&[]).ends(0).stdout.contains("is not drained"));
 }
 
-/// With passwords a learner takes no login, so nobody can ask it how far it is.
+/// With passwords a learner takes no login, so it cannot be asked how far it is.
 #[test]
 fn members_move_with_passwords_and_without_authentication() {
     for clusters in [
