@@ -46,6 +46,8 @@ pub(super) struct Place {
     pub expect: Option<Expect>,
     /// The unit that reads the file when it starts: while it runs, a new body waits beside the file, as FILE.next.
     pub stage_for: Option<String>,
+    /// The variable that has an address which others know: another value waits also while that unit is stopped.
+    pub address_line: Option<&'static str>,
 }
 
 /// What was at the destination when it was last looked at.
@@ -101,7 +103,8 @@ impl Place {
             .flag("keep", self.keep)
             .flag("follow", self.follow)
             .maybe("expect", expect)
-            .maybe("stage_for", self.stage_for.as_deref());
+            .maybe("stage_for", self.stage_for.as_deref())
+            .maybe("address_line", self.address_line);
         let payload = attributes(payload, self.owner.as_deref(), self.group.as_deref(), self.mode.as_ref());
         let payload = Payload { no_diff: self.secret, ..payload };
         self.validate.iter().fold(payload, Payload::arg)

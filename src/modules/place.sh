@@ -250,8 +250,8 @@ else
     changed
     show_bodies
 fi
-if [ "$existing" ] && is_in_use; then
-    note "$dest stays as it is until $arg_stage_for restarts"
+if [ "$existing" ] && { is_in_use || is_elsewhere "$dest"; }; then
+    note "$dest stays as it is until $arg_stage_for starts again"
     dest=$dest.next
     look_at_dest
     if same_body; then

@@ -11,6 +11,13 @@ is_in_use() {
     return 1
 }
 
+# is_elsewhere FILE: whether the new text has another address than FILE, where etcd has to be told before the unit starts at it.
+is_elsewhere() {
+    if [ -z "$arg_stage_for" ] || [ -z "${arg_address_line-}" ]; then return 1; fi
+    was=$(grep "^$arg_address_line=" < "$1") || return 1
+    [ "$was" != "$(printf '%s\n' "$arg_content" | grep "^$arg_address_line=")" ]
+}
+
 # drop_staged FILE: what waits beside it is not wanted any more.
 drop_staged() {
     if [ -z "$arg_stage_for" ] || [ ! -e "$1.next" ]; then return 0; fi

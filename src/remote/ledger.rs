@@ -6,11 +6,8 @@ use super::{Link, Payload, Surroundings, script::compact};
 
 pub(super) static LEDGER: LazyLock<String> =
     LazyLock::new(|| compact(concat!(include_str!("places.sh"), include_str!("ledger.sh"))));
-const FORGET: &str = concat!(
-    include_str!("places.sh"),
-    include_str!("ledger_forget.sh"),
-    "_look \"$arg_run\"\nforget_run \"$arg_run\"\n"
-);
+const FORGET: &str =
+    concat!(include_str!("ledger_forget.sh"), "_known=''\n_look \"$arg_run\"\nforget_run \"$arg_run\"\n");
 
 /// The result that says that a target cannot tell whether the step ran.
 pub const IN_DOUBT: &str = "in_doubt";
@@ -30,7 +27,7 @@ pub struct Entry {
 /// Removes what the run has left on the target for this user.
 pub(super) async fn forget(link: &Arc<Link>, run: &str, become_user: Option<Arc<str>>) {
     let session = link.session(Surroundings { become_user, ..Surroundings::default() });
-    if let Err(error) = session.run_one(Payload::new(FORGET).value("run", run), false).await {
+    if let Err(error) = session.run_one(Payload::new(FORGET).value("run", run).with_ledger(), false).await {
         tracing::warn!(%run, %error, "cannot remove the ledger of the run");
     }
 }

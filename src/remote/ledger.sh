@@ -6,6 +6,8 @@
 # it reaches the operator from there. Nothing is synced: a host that has booted since cannot tell, and says so.
 
 _ledger=''
+# The run whose folder that is, in a shell that stays.
+_known=''
 # Which boot this is, and when we started; a shell reads byte by byte, so once.
 _boot=''
 _born=0
@@ -38,6 +40,14 @@ _open_ledger() {
 	[ -z "$_is_new" ] || _tidy "${_ledger%/*}"
 }
 
+# For the shell that stays, in front of a script that runs in a subshell of it: the folder of the run $1 is looked at once, since that
+# takes a process. Nobody but ourselves and root can open it up or exchange it after that.
+_know() {
+	[ "$_known" != "$1" ] || return 0
+	_known=''
+	if _open_ledger "$1"; then _known=$1; else _ledger=''; fi
+}
+
 # Whether the step NAME of the run RUN was ever started here.
 # _begun RUN NAME
 _begun() {
@@ -50,7 +60,7 @@ _begun() {
 # _enter RUN NAME SINCE
 _enter() {
 	_todo=fail
-	if [ -z "$_ledger" ] && ! _open_ledger "$1"; then
+	if { [ -z "$_ledger" ] || [ ! -d "$_ledger" ]; } && ! _open_ledger "$1"; then
 		# What was sent before may have run.
 		[ -z "$3" ] || _todo=doubt
 		return 0

@@ -15,12 +15,7 @@ use crate::model::{Outcome, Value};
 static TAKE: LazyLock<String> =
     LazyLock::new(|| compact(concat!(include_str!("lock_folder.sh"), include_str!("lock_take.sh"))));
 static RELEASE: LazyLock<String> = LazyLock::new(|| {
-    compact(concat!(
-        include_str!("places.sh"),
-        include_str!("lock_folder.sh"),
-        include_str!("ledger_forget.sh"),
-        include_str!("lock_release.sh")
-    ))
+    compact(concat!(include_str!("lock_folder.sh"), include_str!("ledger_forget.sh"), include_str!("lock_release.sh")))
 });
 static FENCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("fence.sh")));
 
@@ -104,6 +99,7 @@ impl Session {
         owner: &LockOwner,
         look: bool,
     ) -> Result<LockAnswer, RemoteError> {
+        let mut ahead = format!("_look_ahead {} {}", quoted(&owner.run), quoted(&owner.place));
         let mut payload = Payload::new(&TAKE)
             .value("place", &*owner.place)
             .value("run", &*owner.run)
@@ -111,8 +107,11 @@ impl Session {
             .flag("look", look)
             .brief();
         for LockName { name, shared } in names {
-            payload = payload.arg(name).arg(if *shared { "shared" } else { "exclusive" });
+            let mode = if *shared { "shared" } else { "exclusive" };
+            payload = payload.arg(name).arg(mode);
+            ahead = format!("{ahead} {} {mode}", quoted(name));
         }
+        let payload = payload.ahead(ahead);
         let outcome = self.run_step(Step { timeout: Some(LIMIT), ..self.step(payload, look) }).await?;
         match outcome.failed {
             true => Err(failed(&outcome)),
@@ -137,6 +136,7 @@ impl Session {
             .flag("look", how == Release::Look)
             .flag("break", matches!(how, Release::Break(_)))
             .flag("forget", how == Release::AndForget)
+            .with_ledger()
             .brief();
         let limit = LIMIT + Duration::from_secs(wait);
         let outcome = self.run_step(Step { timeout: Some(limit), ..self.step(payload, false) }).await?;

@@ -13,23 +13,19 @@
 place=$arg_place
 umask 022
 
-# Looks at the folder, at what it is in, and at "$@".
-see_place() { _see "$place" "${place%/*}/." "$@"; }
-
-# After see_place: whether nobody but root can remove or exchange our locks there.
+# After a look: whether nobody but root can remove or exchange our locks there.
 is_good_place() { _is_safe "$place" && _is_safe "${place%/*}/."; }
 
-# Makes the folder, or says why there can be no lock. "$@" is what to look at in it. Fails if there are locks in one that root cannot replace.
+# After _look_ahead: makes the folder for the locks "$@", or says why there can be none. Fails if there are locks in one that root cannot replace.
 open_place() {
-	see_place "$@"
 	if ! _is_there "$place"; then
 		# shellcheck disable=SC2174 # What is above it is not ours to open up.
 		mkdir -p -m 1777 "$place" 2>/dev/null
-		see_place "$@"
+		_look_ahead "$arg_run" "$place" "$@"
 	fi
 	if ! is_good_place && [ "$_uid" = 0 ] && is_strangers "$place"; then
 		replace_place || return 1
-		see_place "$@"
+		_look_ahead "$arg_run" "$place" "$@"
 	fi
 	[ ! -L "$place" ] || fail "$place is a link, so it is not used for locks"
 	# Somebody else may be making it just now.
@@ -39,7 +35,7 @@ open_place() {
 		sleep 0.1 2>/dev/null || sleep 1
 	done
 	[ -w "$place" ] || fail "cannot write to $place, where the locks of this host are; lock_dir names another folder, for all operators alike"
-	[ "$tries" = 0 ] || see_place "$@"
+	[ "$tries" = 0 ] || _look_ahead "$arg_run" "$place" "$@"
 	is_good_place || refuse_place
 }
 
@@ -107,7 +103,7 @@ END
 # After _see: whether the file $1 is ours.
 is_mine() { _is_file_of "$1" "$_uid"; }
 
-# Sets $generation to that of the lock $1, 0 if it was never held. After see_place with its files.
+# Sets $generation to that of the lock $1, 0 if it was never held. After _look_ahead.
 read_generation() {
 	generation=0
 	generations=0

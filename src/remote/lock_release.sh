@@ -60,10 +60,10 @@ go_through() {
 		name=${name%.lock}
 		name=${name%%+*}
 		if [ -z "$arg_look" ]; then
-			[ "$good" ] || fail "cannot release $lock: another user owns $place; log in as that user, or let root remove the folder"
+			[ -n "$_good" ] || fail "cannot release $lock: another user owns $place; log in as that user, or let root remove the folder"
 			if [ "$arg_break" ]; then
 				break_lock "$lock"
-			elif is_mine "$lock"; then
+			elif [ -O "$lock" ]; then
 				set -- "$@" "$lock"
 			else
 				continue
@@ -92,9 +92,13 @@ else
 		shift
 	done
 fi
-_look "$arg_run" "$place" "${place%/*}/." "$@"
-good=''
-if is_good_place; then good=1; fi
+# What nobody else can have exchanged since we saw it needs no other look. Jobs are rare.
+find_jobs "$arg_run"
+if [ "$_good" != "$place" ] || [ "$_known" != "$arg_run" ] || [ -n "$jobs" ] || [ "$arg_break" ]; then
+	_good='' _known=''
+	_look "$arg_run" "$place" "${place%/*}/."
+	if is_good_place; then _good=$place; fi
+fi
 go_through "$@"
 result owners "$owners"
 result_int released "$count"

@@ -108,20 +108,8 @@ look() {
 	return 0
 }
 
-# Opens the folder, with a look at the generations of the locks "$@".
-open_with_generations() {
-	_read_uid
-	pairs=$#
-	while [ "$pairs" -gt 0 ]; do
-		set -- "$@" "$place/$1+generation+0" "$place/$1+generation+$_uid"
-		shift 2
-		pairs=$((pairs - 2))
-	done
-	open_place "$@" || return 1
-	generations_seen=$_seen
-}
-
-[ "$arg_look" ] || open_with_generations "$@" || arg_look=occupied
+[ "$arg_look" ] || open_place "$@" || arg_look=occupied
+generations_seen=$_seen
 while [ $# -ge 2 ]; do
 	name=$1 mode=$2
 	shift 2

@@ -5,6 +5,8 @@
 _newline='
 '
 
+_uid=''
+
 # Sets _uid to ours, without a process.
 _read_uid() {
 	[ -z "$_uid" ] || return 0

@@ -35,6 +35,10 @@ pub struct Payload {
     pub runs: Runs,
     /// The file that the body looks at before all else, as SIZE:PATH: with others in a row it is looked at together.
     pub glance: Option<String>,
+    /// What the shell that stays does ahead of the body, which runs in a subshell: what it sees serves the steps behind it, too.
+    pub ahead: Option<String>,
+    /// The body calls what the ledger has.
+    pub uses_ledger: bool,
     /// Members of clusters that must be the same afterwards.
     pub watch: Option<Arc<MemberWatch>>,
     /// Results that are known without the host.
@@ -99,6 +103,16 @@ impl Payload {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
         let is_file = path.starts_with('/') && !path.ends_with('/') && path.bytes().all(is_plain);
         self.glance = is_file.then(|| format!("{size}:{path}"));
+        self
+    }
+
+    pub(super) fn ahead(mut self, line: String) -> Self {
+        self.ahead = Some(line);
+        self.with_ledger()
+    }
+
+    pub(super) fn with_ledger(mut self) -> Self {
+        self.uses_ledger = true;
         self
     }
 

@@ -14,6 +14,27 @@ _look() {
 		"/var/tmp/etcdrun-$_uid/jobs/$_name" "$@"
 }
 
+# The run whose places _seen shows since the locks were taken, and the folder of locks that only root or we can have exchanged since.
+_looked='' _good=''
+
+# For the shell that stays, in front of a script that takes the locks "$@" behind $2 (pairs of NAME and MODE) for the run $1: looks at
+# what that script and the steps behind it want to know of the folder of locks $2, of the locks' generations and of the run's places,
+# since each look takes a process.
+_look_ahead() {
+	_read_uid
+	_run=$1 _place=$2
+	shift 2
+	_left=$#
+	while [ "$_left" -gt 0 ]; do
+		set -- "$@" "$_place/$1+generation+0" "$_place/$1+generation+$_uid"
+		shift 2
+		_left=$((_left - 2))
+	done
+	_look "$_run" "$_place" "${_place%/*}/." "$@"
+	_looked=$_run _good=''
+	if _is_safe "$_place" && _is_safe "${_place%/*}/."; then _good=$_place; fi
+}
+
 # Sets _spare to the second place for $1, and _above to the folder that it is in or is itself.
 _name_spare() {
 	case $1 in
@@ -50,7 +71,9 @@ _open() {
 	_is_new=''
 	# Another runner may be making one of the folders just now.
 	for _ in 1 2 3 4 5; do
-		_look "$2"
+		# What was not there when the locks were taken is made now, or is there, and is looked at then.
+		[ "$_looked" = "$2" ] || _look "$2"
+		_looked=''
 		! _pick "$1" || return 0
 		[ -z "$_strange" ] || return 1
 		_make "$_home" "$_home/.etcdrun" "$_home/.etcdrun/$1" || _make /var/tmp "$_above" "$_spare" || return 1

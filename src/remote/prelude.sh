@@ -11,7 +11,7 @@ _start() {
 	: "${_nonce:?}"
 	_tmp=${TMPDIR:-/tmp}/etcdrun-tmp-$_scratch
 	_stop=${TMPDIR:-/tmp}/etcdrun-stop-$_halt
-	_failed='' _uid=''
+	_failed=''
 	# Markers that go out with the next one, since each write costs the whole way to the operator.
 	_pending=''
 	# The step that runs in this shell itself.

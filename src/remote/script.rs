@@ -31,7 +31,7 @@ impl Library {
             prelude: true,
             glance: segment.steps.windows(2).any(|steps| steps.iter().all(|step| step.payload.glance.is_some())),
             check: segment.steps.iter().any(|step| step.check_mode),
-            ledger: segment.steps.iter().any(|step| step.entry.is_some()),
+            ledger: segment.steps.iter().any(|step| step.entry.is_some() || step.payload.uses_ledger),
             watch: segment.steps.iter().any(|step| step.payload.watch.is_some()),
         }
     }
@@ -207,13 +207,13 @@ impl Script {
     ///
     /// Shells like dash read their input in blocks, so that they have the script by themselves. Others read byte by
     /// byte what they read by themselves, bash above all, and are quicker with a process that does it for them.
-    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence], known: Library) -> Self {
+    pub(super) fn of(segment: &Segment, nonce: &Nonce, fences: &[Fence], has: Library) -> Self {
         let read = format!("case $- in s) ;; *) eval \"$(head -c {ROOM_FOR_LENGTH})\";; esac");
         let frame = format!("{}; {read}\n", first_line(nonce));
         let library = Library::needed_by(segment);
-        let head = "(\nexec </dev/null\n";
+        let head = format!("{}(\nexec </dev/null\n", ahead(segment));
         let tail = ")\n_line=$?\n[ $_line = 0 ] || exit $_line\n";
-        let mut bytes = Around { frame: &frame, library: library.without(known), head, tail }.put(segment, fences);
+        let mut bytes = Around { frame: &frame, library: library.without(has), head: &head, tail }.put(segment, fences);
         let length = bytes.len() - frame.len();
         if let Some(at) = frame.find(ROOM_FOR_LENGTH) {
             let length = format!("{length:<width$}", width = ROOM_FOR_LENGTH.len());
@@ -241,6 +241,14 @@ impl Script {
         let head = format!("{SETTINGS}\n{}\nexec </dev/null\nrm -f -- \"$0\"\n", nonce.variables());
         Ok(Self { bytes: Around { frame: "", library, head: &head, tail: "" }.put(segment, &[]), library })
     }
+}
+
+/// What the shell that stays does in front of the subshell. A run is one process, so all entries are of the same one.
+fn ahead(segment: &Segment) -> String {
+    let run = segment.steps.iter().find_map(|step| Some(&step.entry.as_ref()?.run));
+    let known = run.map(|run| format!("_know {}", quoted(run)));
+    let lines = segment.steps.iter().filter_map(|step| step.payload.ahead.clone()).chain(known);
+    lines.map(|line| line + "\n").collect()
 }
 
 /// The magic line, which is a comment to a shell that reads as it likes, and the begin of the line behind it.

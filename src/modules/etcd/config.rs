@@ -50,7 +50,7 @@ pub struct EtcdConfig {
     /// The file with the certificates of those who are trusted.
     authority: String,
     /// The unit that reads the settings when it starts: while it runs, new ones wait beside the file, as FILE.next, until
-    /// `etcd_service` restarts it.
+    /// `etcd_service` restarts it. A new peer address waits also while it is stopped: etcd has to be told first.
     #[serde(default)]
     stage_for: Option<String>,
 }
@@ -115,7 +115,13 @@ impl Module for EtcdConfig {
             key: &self.key,
         });
         let mode = "0644".parse::<FileMode>().ok();
-        let place = Place { dest: self.dest, mode, stage_for: self.stage_for, ..Place::default() };
+        let place = Place {
+            dest: self.dest,
+            mode,
+            stage_for: self.stage_for,
+            address_line: Some("ETCD_LISTEN_PEER_URLS"),
+            ..Place::default()
+        };
         Ok(Action::Remote(place.inline(text.as_bytes())))
     }
 }

@@ -126,7 +126,7 @@ impl EngineAction for Converge {
                 Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
             }
             (Some("active"), Some(newer)) => self.restart(context, newer, &next, text("peers")).await,
-            _ => self.start(context, &next).await,
+            _ => self.start(context, &next, text("peers")).await,
         }
     }
 }
@@ -142,12 +142,15 @@ impl Converge {
     }
 
     /// One that does not run takes nobody down. But a cluster that exists must know where it is going to be.
-    async fn start(&self, context: &ActionContext, next: &[&str]) -> Result<Outcome, ActionError> {
+    async fn start(&self, context: &ActionContext, next: &[&str], now: Option<&str>) -> Result<Outcome, ActionError> {
         let record = ClusterRecord::load(&context.state, &self.cluster.name);
         let forms = matches!(record, Ok(Some(ClusterRecord { phase: Phase::Forming, .. })));
         if !forms && !context.check_mode() {
-            let clients = self.cluster.clients(context).await?;
+            let (clients, at) = (self.cluster.clients(context).await?, now);
             let now = observe(&clients, LOOK).await;
+            if matches!(record, Ok(Some(_))) {
+                self.can_be_told(&now, next, at)?;
+            }
             self.tell_address(context, &clients, &now, next).await?;
         }
         let outcome = context.run(self.payload("start")).await?;
@@ -174,13 +177,7 @@ impl Converge {
             }
             before = self.spared(&clients).await?;
         }
-        if before.list().is_empty() && now.is_some_and(|now| !next.is_empty() && now != next.join(",")) {
-            return Err(ActionError::Refused(format!(
-                "cannot restart {} at {}: its members do not answer where the inventory has them, so etcd cannot be told of the new peer address; put the old `peer_port` and `ip` back, and change them while the cluster can be asked",
-                self.module.name,
-                next.join(", ")
-            )));
-        }
+        self.can_be_told(&before, next, now)?;
         if self.tell_address(context, &clients, &before, next).await? {
             before = self.spared(&clients).await?;
         }
@@ -277,6 +274,19 @@ impl Converge {
         }
         let failed = |error: EtcdError| ActionError::Failed(format!("cannot transfer leadership: {error}"));
         hand_over(own, &others, HAND_OVER).await.map(|successor| successor.is_some()).map_err(failed)
+    }
+
+    /// Fails if the member is to start elsewhere than before, and no other can be asked where etcd has it.
+    fn can_be_told(&self, seen: &Observation, next: &[&str], now: Option<&str>) -> Result<(), ActionError> {
+        let moves = now.is_some_and(|now| !next.is_empty() && now != next.join(","));
+        if !moves || !seen.list().is_empty() {
+            return Ok(());
+        }
+        Err(ActionError::Refused(format!(
+            "cannot start {} at {}: no member answers where the inventory has it, so etcd cannot be told of the new peer address; put the old `peer_port` and `ip` back, and change them while the cluster can be asked",
+            self.module.name,
+            next.join(", ")
+        )))
     }
 
     /// Tells the cluster where this member is going to be, if its settings have it listen elsewhere than etcd lists it. Without

@@ -106,8 +106,10 @@ look)
     if [ "$active_state" = active ]; then
         find_newer "$@"
         peers=$(tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | value_of ETCD_LISTEN_PEER_URLS)
-        if [ "$peers" ]; then result peers "$peers"; fi
+    else
+        peers=$(next_peers)
     fi
+    if [ "$peers" ]; then result peers "$peers"; fi
     ;;
 start)
     # One that starts over and over is not on its way, and one that is on its way with what it had before serves no client yet.

@@ -237,6 +237,32 @@ fn another_peer_port_is_brought_to_its_end_after_a_death() {
     another_peer_port_after_a_death("site.yaml", "/Unit");
 }
 
+/// Nobody can tell etcd while all of them are stopped, and it would have them where they were.
+#[test]
+fn a_cluster_that_is_stopped_comes_back_where_it_was() {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
+    site.play(&[]).ends(0);
+    put(&site, "a", "old");
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
+    let all =
+        |word: &str| site.place.hosts.iter().for_each(|host| drop(host.run(&["systemctl", word, "etcd"]).unwrap()));
+    all("stop");
+    let refused = site.play(&[]).ends(3);
+    says(&refused, "no member answers where the inventory has it");
+    // A boot.
+    all("start");
+    site.is_served_by_all();
+    // One of them is down, and the others can be told.
+    site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
+    site.play(&[]).ends(0);
+    assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
+    site.is_served_by_all();
+    assert_eq!(get(&site, "a"), "old");
+    survives_restarts(&site);
+    nothing_waits(&site);
+    site.changes_nothing();
+}
+
 /// New settings wait on all members, and something else restarts these: they come up as etcd lists them.
 #[test]
 fn a_restart_that_leaves_new_settings_waiting_tells_etcd_no_new_address() {

@@ -224,10 +224,61 @@ async fn a_home_that_others_can_write_is_not_used_once_they_were_first() {
         // What is already ours is found there again, and is still there for us alone.
         let outcome = run_once(&session, &run).await;
         assert_eq!(outcome.stdout, "real", "{shell:?} {outcome:?}");
-        // Somebody has opened it up: then nobody knows who wrote what is in it.
+        // Somebody has opened it up: then nobody knows who wrote what is in it. Only this user and root can do that, so a shell that
+        // has seen it closed need not look again; the next one does.
         set_mode(&spare.0.join(&run), 0o777);
+        let session = bench.session_with(&[&home, "setpriv", &user, "--regid=65533", "--clear-groups"], shell);
         let outcome = run_once(&session, &run).await;
         assert!(outcome.failed && outcome.msg.contains("other users could have put something"), "{outcome:?}");
+    }
+}
+
+/// Each look is a process on every host, and commands that need each other would have one each.
+#[tokio::test]
+async fn one_look_serves_a_run_but_not_what_came_after_it() {
+    for shell in SHELLS {
+        let bench = Bench::new();
+        let (run, uid) = (new_name("run"), rand::random_range(100_000_000..2_000_000_000u32));
+        std::os::unix::fs::chown(bench.at("home"), Some(uid), None).unwrap();
+        fs::create_dir(bench.at("bin")).unwrap();
+        fs::write(
+            bench.at("bin/stat"),
+            format!("#!/bin/sh\necho >>{}\nexec /usr/bin/stat \"$@\"\n", bench.text("looks")),
+        )
+        .unwrap();
+        set_mode(&bench.at("bin/stat"), 0o755);
+        fs::write(bench.at("looks"), "").unwrap();
+        set_mode(&bench.at("looks"), 0o666);
+        let (home, path) =
+            (format!("HOME={}", bench.text("home")), format!("PATH={}:/usr/bin:/bin", bench.text("bin")));
+        let user = format!("--reuid={uid}");
+        let as_user = [&*home, &path, "setpriv", &user, "--regid=65533", "--clear-groups"];
+        let looks = || fs::read_to_string(bench.at("looks")).unwrap().len();
+
+        // The folder of locks and the generations are new.
+        let session = bench.session_with(&as_user, shell);
+        assert_eq!(take(&session, &bench, "before", "host").await.unwrap().granted, ["host"]);
+        assert_eq!(release(&session, &bench, "before", Release::AndForget).await.unwrap(), 1);
+
+        let (session, before) = (bench.session_with(&as_user, shell), looks());
+        assert_eq!(take(&session, &bench, &run, "host").await.unwrap().granted, ["host"]);
+        assert_eq!(run_once(&session, &run).await.stdout, "real");
+        assert_eq!(run_once(&session, &run).await.stdout, "real");
+        let ledger = bench.at("home/.etcdrun/runs").join(&run);
+        assert!(ledger.exists());
+        assert_eq!(release(&session, &bench, &run, Release::AndForget).await.unwrap(), 1);
+        assert!(!ledger.exists() && !bench.at("locks/host.lock").exists());
+        assert_eq!(looks() - before, 1, "{shell:?}");
+
+        // A folder that nobody had when the locks were taken.
+        assert_eq!(take(&session, &bench, &run, "host").await.unwrap().granted, ["host"]);
+        assert_eq!(run_once(&session, &run).await.stdout, "real");
+        let spare = Gone(format!("/var/tmp/etcdrun-{uid}").into());
+        let theirs = format!("theirs/jobs/{run}-1");
+        let link = format!("ln -s $PWD/theirs {}", spare.0.display());
+        bench.stranger(&format!("umask 0; mkdir -p {theirs}; echo 0 >{theirs}/code; {link}"));
+        assert_eq!(release(&session, &bench, &run, Release::AndForget).await.unwrap(), 1);
+        assert!(bench.at(&theirs).join("code").exists() && !ledger.exists(), "{shell:?}");
     }
 }
 
