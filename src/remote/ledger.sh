@@ -43,7 +43,7 @@ _open_ledger() {
 # For the shell that stays, in front of a script that runs in a subshell of it: the folder of the run $1 is looked at once, since that
 # takes a process. Nobody but ourselves and root can open it up or exchange it after that.
 _know() {
-	[ "$_known" != "$1" ] || return 0
+	if [ "$_known" = "$1" ] && _is_still_ours "$_ledger"; then return 0; fi
 	_known=''
 	if _open_ledger "$1"; then _known=$1; else _ledger=''; fi
 }
@@ -51,7 +51,7 @@ _know() {
 # Whether the step NAME of the run RUN was ever started here.
 # _begun RUN NAME
 _begun() {
-	[ -n "$_ledger" ] || _open_ledger "$1" || return 1
+	_is_still_ours "$_ledger" || _open_ledger "$1" || return 1
 	[ -e "$_ledger/$2.intent" ]
 }
 
@@ -60,7 +60,7 @@ _begun() {
 # _enter RUN NAME SINCE
 _enter() {
 	_todo=fail
-	if { [ -z "$_ledger" ] || [ ! -d "$_ledger" ]; } && ! _open_ledger "$1"; then
+	if ! _is_still_ours "$_ledger" && ! _open_ledger "$1"; then
 		# What was sent before may have run.
 		[ -z "$3" ] || _todo=doubt
 		return 0

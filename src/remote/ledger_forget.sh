@@ -12,12 +12,12 @@ find_jobs() {
 }
 
 # Removes what is left of the run $1, after _look at it, or where its folder is known and it has no jobs: its ledger, and its jobs that
-# have ended; and the files "$@" behind it. Each is an argument of its own, so that what a name has in it never makes two of it.
+# have ended. Each is an argument of its own, so that what a name has in it never makes two of it.
 forget_run() {
 	forgotten=$1
 	shift
 	if [ "$_known" = "$forgotten" ]; then
-		set -- "$@" "$_ledger"
+		! _is_still_ours "$_ledger" || set -- "$_ledger"
 	else
 		! _pick runs || set -- "$@" "$_found"
 		_name_spare jobs

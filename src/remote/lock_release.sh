@@ -63,7 +63,7 @@ go_through() {
 			[ -n "$_good" ] || fail "cannot release $lock: another user owns $place; log in as that user, or let root remove the folder"
 			if [ "$arg_break" ]; then
 				break_lock "$lock"
-			elif [ -O "$lock" ]; then
+			elif [ -O "$lock" ] && [ ! -L "$lock" ]; then
 				set -- "$@" "$lock"
 			else
 				continue
@@ -74,11 +74,9 @@ go_through() {
 "
 	done
 	[ ! -d "$broken" ] || await_busy
-	if [ "$arg_forget" ]; then
-		forget_run "$arg_run" "$@"
-	elif [ $# -gt 0 ]; then
-		rm -f -- "$@"
-	fi 2>/dev/null
+	# Somebody may have given the name of a lock that is gone to a folder: not -r.
+	[ $# = 0 ] || rm -f -- "$@" 2>/dev/null
+	[ -z "$arg_forget" ] || forget_run "$arg_run" 2>/dev/null
 	for lock; do
 		[ ! -e "$lock" ] || fail "cannot remove $lock"
 	done

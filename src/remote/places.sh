@@ -66,6 +66,12 @@ _pick_in() {
 	[ -n "$_found$_strange" ]
 }
 
+# Whether the folder $1, which was ours alone when we looked, was not removed since, by root or ourselves: then somebody else may have
+# made it and the one above it again.
+_is_still_ours() {
+	[ -d "$1" ] && [ -O "$1" ] && [ ! -L "$1" ] && [ -O "${1%/*}" ] && [ ! -L "${1%/*}" ]
+}
+
 # Sets _found to the folder $2 among the $1, which is made if it is not there; and _is_new if it was. Fails as _pick does.
 _open() {
 	_is_new=''
@@ -74,10 +80,13 @@ _open() {
 		# What was not there when the locks were taken is made now, or is there, and is looked at then.
 		[ "$_looked" = "$2" ] || _look "$2"
 		_looked=''
-		! _pick "$1" || return 0
+		if _pick "$1"; then
+			! _is_still_ours "$_found" || return 0
+			continue
+		fi
 		[ -z "$_strange" ] || return 1
 		_make "$_home" "$_home/.etcdrun" "$_home/.etcdrun/$1" || _make /var/tmp "$_above" "$_spare" || return 1
-		if [ -n "$_found" ]; then
+		if [ -n "$_found" ] && _is_still_ours "$_found"; then
 			_is_new=1
 			return 0
 		fi

@@ -3,7 +3,7 @@
 //! A member that listens elsewhere than etcd lists it still dials the others, so it looks healthy. Two such members cannot reach
 //! each other, and once all are like that the cluster has no quorum, for good.
 
-use super::{super::observe::Listed, Answer, Gate, Situation};
+use super::{Answer, Gate, Situation};
 
 /// After a turn the member of that turn counts, since the turns of others may be still to come.
 pub(super) fn known(situation: &Situation<'_>, gate: Gate) -> Answer {
@@ -29,7 +29,7 @@ pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
     let listed = |name: &str| situation.now.list().iter().find(|member| member.name == name);
     let elsewhere = starts
         .filter_map(|(name, next)| Some((name, next, listed(name)?)))
-        .find(|(_, next, member)| !next.iter().any(|listens| is_at(listens, member)));
+        .find(|(_, next, member)| !next.iter().any(|listens| is_at(listens, &member.peer_urls)));
     match elsewhere {
         None => Answer::holds("it would start at the address that etcd lists"),
         Some((name, next, member)) => Answer::refused(
@@ -43,9 +43,10 @@ pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
-/// Whether who listens there is reached at one of the addresses that are listed.
-pub fn is_at(listens: &str, member: &Listed) -> bool {
-    member.peer_urls.iter().any(|url| url == listens || (is_everywhere(listens) && port(url) == port(listens)))
+/// Whether a server that listens there is reached at one of these addresses.
+pub fn is_at(listens: &str, urls: &[impl AsRef<str>]) -> bool {
+    let mut urls = urls.iter().map(AsRef::as_ref);
+    urls.any(|url| url == listens || (is_everywhere(listens) && port(url) == port(listens)))
 }
 
 pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {

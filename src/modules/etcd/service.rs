@@ -126,7 +126,7 @@ impl EngineAction for Converge {
                 Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
             }
             (Some("active"), Some(newer)) => self.restart(context, newer, &next, text("peers")).await,
-            _ => self.start(context, &next, text("peers")).await,
+            _ => self.start(context, &next, &looked).await,
         }
     }
 }
@@ -142,14 +142,16 @@ impl Converge {
     }
 
     /// One that does not run takes nobody down. But a cluster that exists must know where it is going to be.
-    async fn start(&self, context: &ActionContext, next: &[&str], now: Option<&str>) -> Result<Outcome, ActionError> {
+    async fn start(&self, context: &ActionContext, next: &[&str], looked: &Outcome) -> Result<Outcome, ActionError> {
         let record = ClusterRecord::load(&context.state, &self.cluster.name);
         let forms = matches!(record, Ok(Some(ClusterRecord { phase: Phase::Forming, .. })));
         if !forms && !context.check_mode() {
-            let (clients, at) = (self.cluster.clients(context).await?, now);
+            let clients = self.cluster.clients(context).await?;
             let now = observe(&clients, LOOK).await;
-            if matches!(record, Ok(Some(_))) {
-                self.can_be_told(&now, next, at)?;
+            // One that is alone needs no other, and the word of the operator is enough that it goes back to where it was.
+            let has_run = looked.data.get("has_data").is_some_and(|data| *data == true);
+            if has_run && clients.len() > 1 && !self.module.allow_outage {
+                self.can_be_told(&now, next, looked.data.get("peers").and_then(Value::as_str))?;
             }
             self.tell_address(context, &clients, &now, next).await?;
         }
@@ -276,16 +278,17 @@ impl Converge {
         hand_over(own, &others, HAND_OVER).await.map(|successor| successor.is_some()).map_err(failed)
     }
 
-    /// Fails if the member is to start elsewhere than before, and no other can be asked where etcd has it.
-    fn can_be_told(&self, seen: &Observation, next: &[&str], now: Option<&str>) -> Result<(), ActionError> {
-        let moves = now.is_some_and(|now| !next.is_empty() && now != next.join(","));
-        if !moves || !seen.list().is_empty() {
+    /// Fails if the member is to start elsewhere than it did before, and no other can be asked where etcd has it.
+    fn can_be_told(&self, seen: &Observation, next: &[&str], before: Option<&str>) -> Result<(), ActionError> {
+        let moves = |before: &str| !before.split(',').any(|listens| is_at(listens, next));
+        if next.is_empty() || !before.is_some_and(moves) || !seen.list().is_empty() {
             return Ok(());
         }
         Err(ActionError::Refused(format!(
-            "cannot start {} at {}: no member answers where the inventory has it, so etcd cannot be told of the new peer address; put the old `peer_port` and `ip` back, and change them while the cluster can be asked",
+            "cannot start {} at {}: no member answers where the inventory has it, so etcd cannot be told of the new peer address. Put the old `peer_port` and `ip` back, and change them while the cluster can be asked; if this is the old address, and another one was only tried: `etcdrun playbook site.yaml -l {} -e etcd_allow_outage=true`",
             self.module.name,
-            next.join(", ")
+            next.join(", "),
+            self.cluster.name
         )))
     }
 
@@ -300,7 +303,7 @@ impl Converge {
     ) -> Result<bool, ActionError> {
         let name = self.module.name.as_str();
         let Some(listed) = now.list().iter().find(|member| member.name == name) else { return Ok(false) };
-        if next.is_empty() || next.iter().any(|listens| is_at(listens, listed)) {
+        if next.is_empty() || next.iter().any(|listens| is_at(listens, &listed.peer_urls)) {
             return Ok(false);
         }
         let (old, next) = (listed.peer_urls.join(", "), next.join(", "));

@@ -74,6 +74,14 @@ waits() {
     return 1
 }
 
+# Whether the server has ever run with the settings among these files.
+has_data() {
+    for file; do
+        case $file in *.env) if [ -f "$file" ] && [ -d "$(value_of ETCD_DATA_DIR < "$file")/member" ]; then return 0; fi ;; esac
+    done
+    return 1
+}
+
 # Puts into place what waits for the start.
 take_all() {
     is_new_unit='' starts_at_boot=''
@@ -108,6 +116,7 @@ look)
         peers=$(tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | value_of ETCD_LISTEN_PEER_URLS)
     else
         peers=$(next_peers)
+        if has_data "$@"; then result_bool has_data 1; fi
     fi
     if [ "$peers" ]; then result peers "$peers"; fi
     ;;

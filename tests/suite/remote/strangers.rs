@@ -230,6 +230,14 @@ async fn a_home_that_others_can_write_is_not_used_once_they_were_first() {
         let session = bench.session_with(&[&home, "setpriv", &user, "--regid=65533", "--clear-groups"], shell);
         let outcome = run_once(&session, &run).await;
         assert!(outcome.failed && outcome.msg.contains("other users could have put something"), "{outcome:?}");
+        // Root has removed it behind our look, and the stranger was the next to make it.
+        fs::remove_dir_all(&spare.0).unwrap();
+        assert_eq!(run_once(&session, &run).await.stdout, "real", "{shell:?}");
+        fs::remove_dir_all(&spare.0).unwrap();
+        let theirs = format!("{}/{run}", spare.0.display());
+        bench.stranger(&format!("umask 0; mkdir -p {theirs}; {}", forge(&theirs)));
+        let outcome = run_once(&session, &run).await;
+        assert!(outcome.failed && outcome.msg.contains("cannot make a folder"), "{shell:?} {outcome:?}");
     }
 }
 
@@ -279,6 +287,16 @@ async fn one_look_serves_a_run_but_not_what_came_after_it() {
         bench.stranger(&format!("umask 0; mkdir -p {theirs}; echo 0 >{theirs}/code; {link}"));
         assert_eq!(release(&session, &bench, &run, Release::AndForget).await.unwrap(), 1);
         assert!(bench.at(&theirs).join("code").exists() && !ledger.exists(), "{shell:?}");
+
+        // Locks were taken a second time, and then the folder was removed.
+        for _ in 0..2 {
+            assert_eq!(take(&session, &bench, &run, "host").await.unwrap().granted, ["host"]);
+            assert_eq!(run_once(&session, &run).await.stdout, "real");
+        }
+        fs::remove_dir_all(bench.at("home/.etcdrun")).unwrap();
+        let outcome = run_once(&session, &run).await;
+        assert_eq!(outcome.stdout, "real", "{shell:?} {outcome:?}");
+        assert_eq!(release(&session, &bench, &run, Release::AndForget).await.unwrap(), 1);
     }
 }
 
