@@ -49,10 +49,205 @@ fn serves(site: &Site) {
 }
 
 fn says(said: &Said, words: &str) {
+    let all = format!("{}{}", said.stdout, said.stderr);
+    assert!(all.contains(words), "no `{words}` in:\n{all}");
+}
+
+#[test]
+fn a_restore_that_is_resumed_leaves_a_cluster_alone_that_serves_again() {
+    let site = site(3, "3.6");
+    put(&site, "a", "old");
+    backup(&site, &[]).ends(0);
+    on_all(&site, "stop");
+    until("nobody serves", || (0..3).all(|member| !is_up(&site, member)));
+    let restore = ["restore", "prod", "--from", "file:backups", "--yes", "-i", "inventory.yaml"];
+    // The data is on the members, and nothing was switched.
+    dies_behind(&site, &restore, "/Data");
+    on_all(&site, "start");
+    serves(&site);
+    (0..5).for_each(|number| put(&site, &format!("key-{number}"), "acknowledged"));
+
+    let refused = site.place.folder.run(&["resume"]).ends(3);
+    says(&refused, "answer reads that a majority has agreed to");
+    says(&refused, "When this restore was decided on, `prod` did not serve");
+    says(&refused, "etcdrun restore prod --force");
+    (0..5).for_each(|number| assert_eq!(get(&site, &format!("key-{number}")), "acknowledged"));
+    site.is_served_by_all();
+
+    // Once it is down again, the same run comes to its end.
+    on_all(&site, "stop");
+    until("nobody serves", || (0..3).all(|member| !is_up(&site, member)));
+    site.place.folder.run(&["resume"]).ends(0);
+    assert_eq!((get(&site, "a").as_str(), get(&site, "key-0").as_str()), ("old", ""));
+    site.is_served_by_all();
+}
+
+fn leaves_alone_who_serves_again(step: &str) {
+    let site = site(3, "3.6");
+    site.place.hosts[1].run(&["systemctl", "kill", "-s", "KILL", "etcd"]).unwrap();
+    site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
+    let replace = ["member", "replace", &site.names[1], "--yes", "-i", "inventory.yaml"];
+    dies_behind(&site, &replace, step);
+    // Overnight it comes back, and another one dies.
+    site.place.hosts[1].run(&["systemctl", "start", "etcd"]).unwrap();
+    until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.place.hosts[2].run(&["systemctl", "stop", "etcd"]).unwrap();
+    serves(&site);
+    let refused = site.place.folder.run(&["resume"]).ends(3);
+    says(&refused, "as-decided:");
+    says(&refused, "did not serve when this was decided, and it is a healthy voter now");
+    assert!(is_up(&site, 1), "{}", refused.stdout);
+    serves(&site);
+    site.place.hosts[2].run(&["systemctl", "start", "etcd"]).unwrap();
+    until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.is_served_by_all();
+}
+
+#[test]
+fn a_replacement_that_is_resumed_leaves_a_member_alone_that_serves_again() {
+    leaves_alone_who_serves_again("May this be done?");
+}
+
+#[test]
+fn right_before_a_member_goes_a_run_that_is_resumed_looks_again() {
+    leaves_alone_who_serves_again("Check once more that the old member is dead");
+}
+
+/// The turn of a member is held in front of the task that stops it.
+const HELD: &str = r#"
+- hosts: clusters
+  become: true
+  rollout: { strategy: etcd, timeout: 3s }
+  tasks:
+    - { name: Here, copy: { content: "", dest: "DIR/at-{{ inventory_hostname }}" }, delegate_to: localhost, become: false }
+    - { name: Held, wait_for: { path: "DIR/go", timeout: 60, sleep: 1 }, delegate_to: localhost, become: false }
+    - { name: Restart, service: { name: etcd, state: restarted } }
+"#;
+
+#[test]
+fn a_member_that_dies_between_gate_and_stop_keeps_the_other_one_up() {
+    let site = site(3, "3.6");
+    let folder = &site.place.folder;
+    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
+    let child = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
+    let mut turn = None;
+    until("a turn begins", || {
+        turn = site.names.iter().position(|name| folder.path(&format!("at-{name}")).exists());
+        turn.is_some()
+    });
+    let turn = turn.unwrap();
+    let started =
+        || site.place.hosts[turn].run(&["systemctl", "show", "-p", "ExecMainStartTimestampMonotonic", "etcd"]).unwrap();
+    let (before, other) = (started(), (turn + 1) % 3);
+    site.place.hosts[other].run(&["systemctl", "stop", "etcd"]).unwrap();
+    serves(&site);
+    folder.write("go", "");
+    let said = Said::of(child.wait_with_output().unwrap()).ends(3);
+    says(&said, "nothing was stopped, since by now");
+    says(&said, "quorum-after:");
+    assert_eq!(started(), before, "it was restarted");
+    serves(&site);
+    site.place.hosts[other].run(&["systemctl", "start", "etcd"]).unwrap();
+    folder.run(&["resume"]).ends(0);
+    site.is_served_by_all();
+    assert_ne!(started(), before);
+}
+
+fn peer_urls(site: &Site) -> Vec<String> {
+    let list = site.etcdctl(&["member", "list"]);
+    let mut urls: Vec<String> = list.lines().filter_map(|line| line.split(", ").nth(3)).map(str::to_owned).collect();
+    urls.sort();
+    urls
+}
+
+/// Each member is without the two others for a moment, in turn: whoever cannot be dialled shows.
+fn survives_restarts(site: &Site) {
+    for host in &site.place.hosts {
+        host.run(&["systemctl", "restart", "etcd"]).unwrap();
+        until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == site.names.len());
+    }
+}
+
+fn says_port(site: &Site, from: &str, to: &str) {
+    let text = site.place.folder.read("inventory.yaml");
+    assert!(text.contains(from), "{text}");
+    site.place.folder.write("inventory.yaml", &text.replace(from, to));
+}
+
+fn another_peer_port(minor: &str, playbook: &str) {
+    let site = Site::new(3, minor, "    etcd: { version: VERSION, peer_port: 2380 }\n");
+    site.play(&[]).ends(0);
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
+    // What changes no addresses does not begin in between, and says what does.
+    let refused = site.place.folder.run(&["playbook", "upgrade.yaml", "-i", "inventory.yaml"]);
+    assert!(matches!(refused.code, 0 | 3), "{}", refused.stdout);
+    if refused.code == 3 {
+        says(&refused, "addresses-known:");
+        says(&refused, "etcdrun playbook settings.yaml");
+    }
+    let writer = writer(&site);
+    let said = site.place.folder.run(&["playbook", playbook, "-i", "inventory.yaml"]);
+    let written = writer.stop().unwrap();
+    said.ends(0);
+    assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
+    site.is_served_by_all();
+    nothing_is_lost(&site, &written);
+    survives_restarts(&site);
+    site.changes_nothing();
+}
+
+#[test]
+fn another_peer_port_is_told_to_etcd_in_each_members_turn() {
+    another_peer_port("3.4", "settings.yaml");
+    another_peer_port("3.7", "settings.yaml");
+}
+
+#[test]
+fn another_peer_port_is_told_to_etcd_by_the_site_too() {
+    another_peer_port("3.6", "site.yaml");
+}
+
+/// As when the operator died between the word to etcd and the restart, and the member's machine boots before `resume`.
+fn another_peer_port_after_a_death(playbook: &str, step: &str) {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
+    site.play(&[]).ends(0);
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
+    dies_behind(&site, &["playbook", playbook, "-i", "inventory.yaml"], step);
+    let waits = |member: usize| site.place.hosts[member].run(&["ls", "/etc/etcd"]).unwrap().contains("etcd.env.next");
+    let first = (0..3).find(|member| waits(*member)).unwrap();
+    let list = site.etcdctl(&["member", "list"]);
+    let line = list.lines().find(|line| line.contains(&format!(", {}, ", site.names[first]))).unwrap();
+    let fields: Vec<&str> = line.split(", ").collect();
+    let url = format!("--peer-urls={}", fields[3].replace(":2380", ":12380"));
+    site.etcdctl(&["member", "update", fields[0], &url]);
+    // It starts where none of the others dials it.
+    site.place.hosts[first].run(&["systemctl", "restart", "etcd"]).unwrap();
+    serves(&site);
+    site.place.folder.run(&["resume"]).ends(0);
+    assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
+    site.is_served_by_all();
+    survives_restarts(&site);
+    nothing_waits(&site);
+    site.changes_nothing();
+}
+
+#[test]
+fn another_peer_port_is_brought_to_its_end_after_a_death() {
+    another_peer_port_after_a_death("settings.yaml", "/Unit");
+    another_peer_port_after_a_death("site.yaml", "/Unit");
+}
+
+/// Nobody can tell etcd while all of them are stopped, and it would have them where they were.
+#[test]
+fn a_cluster_that_is_stopped_comes_back_where_it_was() {
+    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
+    site.play(&[]).ends(0);
+    put(&site, "a", "old");
     let all_stop = || {
         on_all(&site, "stop");
         until("all are stopped", || (0..3).all(|member| !is_up(&site, member)));
     };
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
     all_stop();
     let refused = site.play(&[]).ends(3);
     says(&refused, "no member answers where the inventory has it");
@@ -67,8 +262,8 @@ fn says(said: &Said, words: &str) {
     says(&site.play(&[]).ends(3), "-e etcd_allow_outage=true");
     site.play(&["-e", "etcd_allow_outage=true"]).ends(0);
     site.is_served_by_all();
-    says_port(&site, "peer_port: 2380", "peer_port: 12380");
     // One of them is down, and the others can be told.
+    says_port(&site, "peer_port: 2380", "peer_port: 12380");
     site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
     site.play(&[]).ends(0);
     assert!(peer_urls(&site).iter().all(|url| url.ends_with(":12380")), "{:?}", peer_urls(&site));
