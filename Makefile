@@ -11,7 +11,7 @@ ROUNDS ?= 3
 # How often a rollout is measured; 20 for what the bars are about.
 RUNS ?= 3
 
-.PHONY: help setup build release reproducible sbom test test-lab test-long lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
+.PHONY: help setup build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test-lab: lab ## run the tests in the lab whose names match FILTER
 
 test-long: setup lab ## run what takes too long for each change: the lives of clusters in emulated guests, kills at every step
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
+
+slowest: ## which tests of the last run took longest
+	@.ci/slowest
 
 lint: ## rustfmt, clippy and shellcheck
 	@echo "== rustfmt"

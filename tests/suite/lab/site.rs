@@ -125,12 +125,15 @@ impl Example {
         let auth = self.etcdctl(from, &["auth", "status"]);
         assert!(auth.contains("Authentication Status: true"), "{auth}");
         // Emulated guests on a busy machine elect now and then.
+        let mut last = String::new();
         let healthy = || {
             let said = self.run(&["status", "etcd-cluster", "--connect-timeout", "120"]);
+            last = format!("{}\n{}{}", said.code, said.stdout, said.stderr);
             let is_healthy = said.code == 0 && said.stdout.contains("etcd-cluster: healthy, 3 of 3 members");
             Ok((is_healthy && said.stdout.matches("running").count() == 3).then_some(()))
         };
-        wait::until("status finds the cluster healthy", Duration::from_secs(60), healthy).unwrap();
+        let waited = wait::until("status finds the cluster healthy", Duration::from_secs(120), healthy);
+        assert!(waited.is_ok(), "not healthy: {last}");
     }
 }
 

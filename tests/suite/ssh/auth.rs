@@ -1,4 +1,5 @@
 //! Every way to prove who we are, against a real sshd and a real ssh-agent.
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ fn agent(sshd: &Sshd, keys: &[&Path]) -> (Group, Options) {
     let child = Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).output_to_null().spawn().unwrap();
     let agent = Group(child);
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !socket.exists() {
+    // It is there before anybody listens at it.
+    while UnixStream::connect(&socket).is_err() {
         assert!(Instant::now() < deadline, "ssh-agent does not start");
         std::thread::sleep(Duration::from_millis(5));
     }
