@@ -6,30 +6,25 @@
 //! roles/     ─┘
 //! ```
 //!
-//! A folder a stage. `source`, `template`, `inventory` and `playbook` load; `compile` turns what
+//! One folder for each stage, and a crate for each layer below them: `base`, `ssh`, `inventory` and `etcd`, in `crates/`.
+//! `source`, `template`, `inventory` and `playbook` load; `compile` turns what
 //! was loaded into a `graph`; `execute` walks it, with `modules` deciding what a task does,
 //! `remote` carrying it to a host and `ssh` moving the bytes; `report` is all that prints.
 
-mod backup;
+pub use etcdrun_base::{model, secret, shell, source, state_folder, template};
+pub use etcdrun_etcd::{backup, etcd, membership, pki};
+pub use etcdrun_inventory as inventory;
+pub use etcdrun_ssh::{remote, ssh};
+
 pub mod cli;
 pub mod compile;
-pub mod etcd;
 pub mod execute;
 pub mod graph;
-pub mod inventory;
-mod membership;
-pub mod model;
 pub mod modules;
-pub mod pki;
 pub mod playbook;
-pub mod remote;
 pub mod report;
 mod rollout;
-pub mod secret;
-pub mod source;
-pub mod ssh;
 pub mod state;
-pub mod template;
 
 /// A task is hundreds of small pieces that live for a moment: with the C library's allocator, a fifth of the time goes there.
 #[global_allocator]

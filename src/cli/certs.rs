@@ -21,7 +21,8 @@ use crate::{
     inventory::{Inventory, sections::TlsSection},
     pki::{Authority, Certificate, Keeping, PkiError, Renewal, STRANGER, Store},
     source::{did_you_mean, from_node},
-    state::{StateFolder, write_private},
+    state::StateFolder,
+    state_folder::write_private,
 };
 
 /// What a list of certificates is not.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     compile::{CompileOptions, Selection, compile},
     graph::Graph,
-    inventory::{self, Inventory, Pattern},
+    inventory::{Inventory, Pattern},
     model::Span,
     playbook::{self, LoadOptions, Playbook},
     source::{
@@ -66,7 +66,7 @@ impl Input {
             let help = "name one with -i, in etcdrun.toml or in ETCDRUN_INVENTORY, or make a folder `inventory` here";
             self.diagnostics.push(Diagnostic::error(None, "there is no inventory").help(help));
         }
-        inventory::load(&paths, &mut self.sources, &mut self.diagnostics)
+        crate::etcd::load_inventory(&paths, &mut self.sources, &mut self.diagnostics)
     }
 
     /// The limit's pattern, which has the command line as its source.

@@ -16,8 +16,8 @@ use super::{CliError, Exit, Invocation, args::ConnectionArgs, verb::KnownArgs, v
 use crate::{
     inventory::{Host, HostKind},
     model::MaskedStream,
-    remote,
     report::sanitize,
+    shell,
     ssh::{Connection, Exec, ExecEvent, Size, SshError},
 };
 
@@ -78,7 +78,7 @@ pub struct LogsArgs {
 }
 
 pub(super) fn quote(word: &str) -> String {
-    String::from_utf8_lossy(&remote::quote(word.as_bytes())).into_owned()
+    String::from_utf8_lossy(&shell::quote(word.as_bytes())).into_owned()
 }
 
 /// Root, or whoever may become it without being asked.

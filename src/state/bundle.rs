@@ -8,10 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    StateError, StateFolder,
-    folder::{sync_folder, write_private},
-};
+use super::{StateError, StateFolder, sync_folder, write_private};
 use crate::source::disk::{Answers, Inputs, sum};
 
 const FILE: &str = "bundle.json";

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::{
     Record, StateError,
     failpoint::{Failpoint, Place, die},
-    folder::open_private,
+    open_private,
     record::to_line,
 };
 

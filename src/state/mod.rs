@@ -16,7 +16,6 @@
 
 mod bundle;
 mod drained;
-mod error;
 mod failpoint;
 mod folder;
 mod journal;
@@ -26,15 +25,12 @@ mod plan_file;
 mod read;
 mod record;
 mod recorder;
-mod run_id;
 mod runs;
 mod vault;
 
 pub use bundle::Bundle;
 pub use drained::{Drained, Gone};
-pub use error::StateError;
 pub use folder::StateFolder;
-pub(crate) use folder::{make_folder, write_private};
 pub use journal::Journal;
 pub use operator::Operator;
 pub use past::{Done, Moment, NodePast, Past};
@@ -42,6 +38,8 @@ pub use plan_file::{PlanFile, PlannedGraph};
 pub use read::{Line, ReadJournal, read_journal};
 pub use record::{NodeKey, Record};
 pub use recorder::{Recorder, Settled};
-pub use run_id::RunId;
 pub use runs::{NodeSummary, RunState, RunSummary, StoredRun};
 pub use vault::Vault;
+
+pub use crate::state_folder::{RunId, StateError};
+use crate::state_folder::{make_folder, open_private, sync_folder, write_private};

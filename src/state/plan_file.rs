@@ -11,7 +11,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::{Bundle, Operator, StateError, Vault, folder::write_private};
+use super::{Bundle, Operator, StateError, Vault, write_private};
 use crate::{
     model::Prediction,
     source::disk::{Inputs, sum},

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     Bundle, Journal, Line, Moment, NodePast, Operator, ReadJournal, Record, RunId, StateError, StateFolder, Vault,
-    folder::open_private, read_journal, record::JOURNAL_VERSION,
+    open_private, read_journal, record::JOURNAL_VERSION,
 };
 use crate::{
     model::{RunResult, Status},

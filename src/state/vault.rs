@@ -9,7 +9,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
-use super::{StateError, folder::write_private};
+use super::{StateError, write_private};
 use crate::model::Outcome;
 
 const KEY_BYTES: usize = 32;

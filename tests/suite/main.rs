@@ -6,6 +6,7 @@ mod docs;
 mod engine;
 mod inventory;
 mod lab;
+mod layers;
 mod modules_files;
 mod modules_system;
 mod plan;

@@ -15,8 +15,9 @@ fn every_dependency_has_its_reason() {
     for line in manifest.lines() {
         if line.starts_with('[') {
             section = line;
-        } else if section.ends_with("dependencies]")
+        } else if section == "[workspace.dependencies]"
             && let Some((name, _)) = line.split_once(" =").filter(|(name, _)| !name.starts_with('#'))
+            && !line.contains("path = \"crates/")
         {
             named.push(name);
         }

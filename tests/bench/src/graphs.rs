@@ -13,7 +13,7 @@ use etcdrun::{
     compile::{CompileOptions, compile},
     execute::{Interrupt, Run, RunOptions, run},
     graph::Graph,
-    inventory::{self, Inventory},
+    inventory::Inventory,
     model::{Emitter, RunResult},
     playbook::{self, LoadOptions, Place, PlaybookSource},
     remote::Transport,
@@ -95,7 +95,7 @@ struct Loaded {
 
 fn load(folder: &Path) -> Result<Loaded> {
     let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
-    let inventory = inventory::load(&[folder.join("inventory.yaml")], &mut sources, &mut diagnostics);
+    let inventory = etcdrun::etcd::load_inventory(&[folder.join("inventory.yaml")], &mut sources, &mut diagnostics);
     let source = PlaybookSource { place: Place::disk(folder.join("site.yaml")) };
     let playbook = playbook::load(&source, &LoadOptions::default(), &mut sources, &mut diagnostics);
     let graph = compile(&inventory, &playbook, &CompileOptions::default(), &mut sources, &mut diagnostics);

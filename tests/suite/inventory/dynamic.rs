@@ -104,7 +104,7 @@ fn names_with_a_comma_are_hosts() {
     assert_eq!(loaded.inventory.hosts().len(), 0);
     let mut sources = etcdrun::source::Sources::default();
     let mut diagnostics = etcdrun::source::Diagnostics::default();
-    let inventory = etcdrun::inventory::load(&["web1, 10.0.0.7,".into()], &mut sources, &mut diagnostics);
+    let inventory = etcdrun::etcd::load_inventory(&["web1, 10.0.0.7,".into()], &mut sources, &mut diagnostics);
     assert!(diagnostics.is_empty());
     assert_eq!(inventory.hosts().map(|host| host.name.as_str()).collect::<Vec<_>>(), ["web1", "10.0.0.7"]);
 }

@@ -164,7 +164,7 @@ fn the_corpus_loads_without_panic() {
     for entry in fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();
         let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
-        consistent(&inventory::load(std::slice::from_ref(&path), &mut sources, &mut diagnostics));
+        consistent(&etcdrun::etcd::load_inventory(std::slice::from_ref(&path), &mut sources, &mut diagnostics));
         if path.extension().is_some_and(|ext| ext == "good") {
             assert!(!diagnostics.has_errors(), "{}", path.display());
         }
@@ -179,7 +179,7 @@ fn the_examples_load() {
     for entry in fs::read_dir(examples).unwrap() {
         let path = entry.unwrap().path();
         let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
-        let inventory = inventory::load(std::slice::from_ref(&path), &mut sources, &mut diagnostics);
+        let inventory = etcdrun::etcd::load_inventory(std::slice::from_ref(&path), &mut sources, &mut diagnostics);
         assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", path.display());
         assert!(inventory.hosts().len() > 0);
     }

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use etcdrun::{
-    inventory::{self, HostId, Inventory, Pattern},
+    inventory::{HostId, Inventory, Pattern},
     source::{Diagnostic, Diagnostics, Severity, Sources},
 };
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ pub fn load_paths(folder: TempDir, paths: &[&str]) -> Loaded {
     let paths: Vec<PathBuf> = paths.iter().map(|path| folder.path().join(path)).collect();
     let mut sources = Sources::default();
     let mut diagnostics = Diagnostics::default();
-    let inventory = inventory::load(&paths, &mut sources, &mut diagnostics);
+    let inventory = etcdrun::etcd::load_inventory(&paths, &mut sources, &mut diagnostics);
     diagnostics.sort();
     Loaded { inventory, sources, diagnostics, folder }
 }

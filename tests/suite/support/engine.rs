@@ -74,7 +74,7 @@ impl Bench {
         let hosts = self.write("hosts.yaml", &self.inventory);
         let path = self.write("play.yaml", &playbook.replace("DIR", &self.folder.path().display().to_string()));
         let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
-        let inventory = inventory::load(&[hosts], &mut sources, &mut diagnostics);
+        let inventory = etcdrun::etcd::load_inventory(&[hosts], &mut sources, &mut diagnostics);
         let source = PlaybookSource { place: Place::disk(path) };
         let playbook = playbook::load(&source, &LoadOptions::default(), &mut sources, &mut diagnostics);
         let options = CompileOptions { selection, ..CompileOptions::default() };

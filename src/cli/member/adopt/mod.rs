@@ -37,7 +37,7 @@ use crate::{
         settings,
     },
     execute::Visit,
-    inventory::{self, Inventory, edit::flow, is_name},
+    inventory::{Inventory, edit::flow, is_name},
     membership::{Newcomer, Server, Url, is_address, places},
     model::Version,
     modules::tunnel,
@@ -190,8 +190,9 @@ impl Adopting<'_> {
         let load = |files: BTreeMap<PathBuf, Vec<u8>>| {
             let mut input = Input::new(&self.args.known.keys, Opening::All, self.invocation);
             let paths = self.args.known.inventory.iter().cloned().chain(files.keys().cloned()).collect::<Vec<_>>();
-            let inventory =
-                disk::pretend(files, || inventory::load(&paths, &mut input.sources, &mut input.diagnostics));
+            let inventory = disk::pretend(files, || {
+                crate::etcd::load_inventory(&paths, &mut input.sources, &mut input.diagnostics)
+            });
             input.check(self.invocation).map(|()| (inventory, input.sources))
         };
         let known = match self.args.known.inventory.is_empty() {

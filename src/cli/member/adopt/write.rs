@@ -22,7 +22,7 @@ use crate::{
         input::{Input, Opening},
     },
     etcd::{ClusterRecord, Phase},
-    inventory::{self, sections::CaSection},
+    inventory::sections::CaSection,
     membership::{Adoption, Url},
     model::{Value, Version, one_line},
     modules::FoundEtcd,
@@ -223,7 +223,7 @@ impl Adopting<'_> {
         let mut input = Input::new(&self.args.known.keys, Opening::All, self.invocation);
         let files = BTreeMap::from([(self.args.out.clone(), text.as_bytes().to_vec())]);
         let paths = [self.args.out.clone()];
-        disk::pretend(files, || inventory::load(&paths, &mut input.sources, &mut input.diagnostics));
+        disk::pretend(files, || crate::etcd::load_inventory(&paths, &mut input.sources, &mut input.diagnostics));
         input.check(self.invocation)
     }
 

@@ -1,0 +1,10 @@
+//! What etcdrun knows of etcd: `etcd` asks members and judges by rules, `pki` makes certificates, `backup` keeps snapshots, `membership`
+//! decides who takes whose place. It knows no task and no playbook, and prints nothing.
+
+pub mod backup;
+pub mod etcd;
+pub mod membership;
+pub mod pki;
+
+use etcdrun_base::{model, secret, source, state_folder};
+use etcdrun_inventory as inventory;

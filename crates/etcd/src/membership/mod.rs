@@ -1,0 +1,27 @@
+//! Who belongs to a cluster, and how that changes: a member more, one less, one in the place of another.
+//!
+//! ```text
+//! inventory, Observation ──> Situation ─┐
+//! what was asked for ───────> Request  ─┼──> Change: what the playbook is told, the steps, the inventory's new text
+//! ```
+//!
+//! Pure: it decides and calculates. It connects nowhere, and writes nothing; `cli::member` looks, asks the person, and plays
+//! the playbook, in which the same rules are asked again before anything is done.
+
+mod adopt;
+mod change;
+mod drain;
+mod quorum;
+mod request;
+mod situation;
+mod texts;
+mod told;
+
+pub use adopt::{Adoption, Newcomer, Server, is_address};
+pub use change::{Change, Edited, Listing};
+pub use drain::{Candidate, Departure, Load, departures, rounds};
+pub use quorum::{Step, arithmetic};
+pub use request::{Refusal, Request, Verb};
+pub use situation::{Condition, Situation};
+pub use texts::{NewMember, Texts, next_name, pin};
+pub use told::{Told, Url, places};

@@ -1,0 +1,153 @@
+//! What a cluster was found to be like, as far as its members are concerned.
+
+use super::{Refusal, Request, Verb};
+use crate::etcd::observe::{Listed, Observation, View};
+
+/// A cluster that was looked at.
+#[derive(Clone, Debug)]
+pub struct Situation {
+    pub cluster: String,
+    pub observation: Observation,
+    /// Members whose hosts cannot be reached, and why.
+    pub unreachable: Vec<(String, String)>,
+}
+
+/// How the member that goes is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// A voter that is well.
+    Alive,
+    /// A voter that is not, and why.
+    Dead(String),
+    /// Not a member, or a learner at most: what is left of it is in nobody's way.
+    Gone,
+}
+
+impl Situation {
+    /// Voters, and the names of those that are well.
+    pub fn voters(&self) -> (usize, Vec<&str>) {
+        let is_voter = |id: u64| self.observation.voters().any(|voter| voter.id == id);
+        let well = self.observation.members.iter().filter(|seen| seen.is_well()).filter_map(|seen| {
+            let view = seen.answer.as_ref().ok()?;
+            is_voter(view.id).then_some(seen.name.as_str())
+        });
+        (self.observation.voters().count(), well.collect())
+    }
+
+    pub fn listed(&self, name: &str) -> Option<&Listed> {
+        self.observation.list().iter().find(|listed| listed.name == name)
+    }
+
+    pub fn condition(&self, name: &str) -> Condition {
+        match self.listed(name) {
+            Some(listed) if !listed.is_learner => {}
+            _ => return Condition::Gone,
+        }
+        if self.voters().1.contains(&name) {
+            return Condition::Alive;
+        }
+        let seen = self.observation.members.iter().find(|seen| seen.name == name);
+        Condition::Dead(seen.and_then(|seen| seen.trouble()).unwrap_or_else(|| "it does not answer".into()))
+    }
+
+    /// Whether it runs, on data that etcd has found damaged.
+    pub fn is_corrupt(&self, name: &str) -> bool {
+        self.observation.view(name).is_some_and(View::is_corrupt)
+    }
+
+    pub fn unreachable(&self, name: &str) -> Option<&str> {
+        self.unreachable.iter().find(|(host, _)| host == name).map(|(_, why)| why.as_str())
+    }
+
+    /// A member that is well and does not go, through which the cluster is spoken to; followers before the leader.
+    pub fn via(&self, not: Option<&str>) -> Option<&str> {
+        let leader = self.observation.leader().map(|(name, _)| name);
+        let (_, well) = self.voters();
+        let mut others = well.into_iter().filter(|name| Some(*name) != not);
+        let first = others.next()?;
+        if Some(first) != leader { Some(first) } else { others.next().or(Some(first)) }
+    }
+
+    /// Whether a learner is there for this name, also one that has never started and has no name yet.
+    pub fn has_learner(&self, name: &str, peer_url: &str) -> bool {
+        let meant = |listed: &&Listed| {
+            listed.name == name || (listed.name.is_empty() && listed.peer_urls.iter().any(|url| url == peer_url))
+        };
+        self.observation.list().iter().filter(meant).any(|listed| listed.is_learner)
+    }
+
+    /// Whether what is asked for leaves the cluster answering; the playbook asks again, by all the rules.
+    pub fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let (voters, well) = self.voters();
+        let cluster = &self.cluster;
+        if self.observation.list().is_empty() {
+            return Err(Refusal::gate(
+                format!("no member of `{cluster}` tells who belongs to it"),
+                format!(
+                    "`etcdrun recover {cluster} --check` shows what its members have; where nothing is left, `etcdrun restore {cluster}` takes a backup"
+                ),
+            ));
+        }
+        let majority = voters / 2 + 1;
+        if well.len() < majority {
+            return Err(Refusal::gate(
+                format!(
+                    "only {} of the {voters} voters of `{cluster}` are well, and {majority} must be: it has no quorum",
+                    well.len()
+                ),
+                format!(
+                    "`etcdrun recover {cluster} --check` shows what is left; `etcdrun recover {cluster}` starts the members that can be started, or makes a new cluster of what is left"
+                ),
+            ));
+        }
+        let old = request.old.as_deref();
+        self.check_others(request.verb, old)?;
+        match (request.verb, old.map(|old| (old, self.condition(old)))) {
+            (Verb::Remove, Some((old, Condition::Alive))) if well.len() - 1 < (voters - 1) / 2 + 1 => {
+                Err(Refusal::gate(
+                    format!(
+                        "without {old} only {} of {} voters would be well, and {} must be: `{cluster}` would stop answering",
+                        well.len() - 1,
+                        voters - 1,
+                        (voters - 1) / 2 + 1
+                    ),
+                    format!("repair the others first: `etcdrun status {cluster}` names them, and what to run"),
+                ))
+            }
+            (Verb::Remove, Some(_)) if voters == 1 => Err(Refusal::gate(
+                format!("{} is the only voter of `{cluster}`: without it there is no cluster", old.unwrap_or_default()),
+                "",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing is added while another voter is dead: each dead one goes first.
+    fn check_others(&self, verb: Verb, old: Option<&str>) -> Result<(), Refusal> {
+        if matches!(verb, Verb::Remove | Verb::Restart) {
+            return Ok(());
+        }
+        let (cluster, (_, well)) = (&self.cluster, self.voters());
+        let dead = self
+            .observation
+            .voters()
+            .find(|voter| !well.contains(&voter.name.as_str()) && Some(voter.name.as_str()) != old);
+        match dead {
+            None => Ok(()),
+            Some(dead) if dead.name.is_empty() => Err(Refusal::gate(
+                format!("the voter {:x} at {} was added and never started", dead.id, dead.peer_urls.join(", ")),
+                format!(
+                    "continue with `etcdrun resume`, or remove it: `etcdrun etcdctl {cluster} -- member remove {:x}`",
+                    dead.id
+                ),
+            )),
+            Some(dead) => Err(Refusal::gate(
+                format!("{} is dead: another member would only make the majority larger", dead.name),
+                format!(
+                    "take it out first (`etcdrun member remove {0}`), and add it again afterwards (`etcdrun member add {0}`)",
+                    dead.name
+                ),
+            )),
+        }
+    }
+}
