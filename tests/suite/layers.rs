@@ -25,7 +25,8 @@ fn a_crate_uses_those_below_it_and_no_other() {
         assert_eq!(used, allowed, "{folder}");
     }
     let crates = fs::read_dir(root.join("crates")).unwrap();
-    let mut names: Vec<String> = crates.map(|entry| format!("crates/{}", entry.unwrap().file_name().display())).collect();
+    let mut names: Vec<String> =
+        crates.map(|entry| format!("crates/{}", entry.unwrap().file_name().display())).collect();
     names.sort();
     let mut known: Vec<&str> = LAYERS.iter().map(|(folder, _)| *folder).filter(|folder| *folder != ".").collect();
     known.sort_unstable();
