@@ -3,4 +3,4 @@
 mod backups;
 mod input;
 mod run;
-mod verbs;
+pub mod verbs;
