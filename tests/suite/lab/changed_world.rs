@@ -237,7 +237,7 @@ fn another_peer_port_is_brought_to_its_end_after_a_death() {
     another_peer_port_after_a_death("site.yaml", "/Unit");
 }
 
-/// Nobody can tell etcd while all of them are stopped, and it would have them where they were.
+/// While all members are stopped, etcd cannot be told of a new address.
 #[test]
 fn a_cluster_that_is_stopped_comes_back_where_it_was() {
     let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
@@ -254,7 +254,7 @@ fn a_cluster_that_is_stopped_comes_back_where_it_was() {
     // A boot.
     on_all(&site, "start");
     serves(&site);
-    // Somebody has tried the new address by hand, and puts the old one back.
+    // The operator has tried the new address by hand, and puts the old one back.
     all_stop();
     let tried = "sed -i '/LISTEN_PEER_URLS/s/:2380/:12380/' /etc/etcd/etcd.env; rm /etc/etcd/etcd.env.next";
     site.place.hosts.iter().for_each(|host| drop(host.run(&["sh", "-c", tried]).unwrap()));

@@ -278,7 +278,7 @@ async fn one_look_serves_a_run_but_not_what_came_after_it() {
         assert!(!ledger.exists() && !bench.at("locks/host.lock").exists());
         assert_eq!(looks() - before, 1, "{shell:?}");
 
-        // A folder that nobody had when the locks were taken.
+        // A folder that did not exist when the locks were taken.
         assert_eq!(take(&session, &bench, &run, "host").await.unwrap().granted, ["host"]);
         assert_eq!(run_once(&session, &run).await.stdout, "real");
         let spare = Gone(format!("/var/tmp/etcdrun-{uid}").into());

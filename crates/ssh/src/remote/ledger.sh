@@ -41,7 +41,7 @@ _open_ledger() {
 }
 
 # For the shell that stays, in front of a script that runs in a subshell of it: the folder of the run $1 is looked at once, since that
-# takes a process. Nobody but ourselves and root can open it up or exchange it after that.
+# takes a process. After that only we and root can open it up or replace it.
 _know() {
 	if [ "$_known" = "$1" ] && _is_still_ours "$_ledger"; then return 0; fi
 	_known=''

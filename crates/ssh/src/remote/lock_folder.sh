@@ -13,7 +13,7 @@
 place=$arg_place
 umask 022
 
-# After a look: whether nobody but root can remove or exchange our locks there.
+# After a look: whether only we and root can remove or replace our locks there.
 is_good_place() { _is_safe "$place" && _is_safe "${place%/*}/."; }
 
 # After _look_ahead: makes the folder for the locks "$@", or says why there can be none. Fails if there are locks in one that root cannot replace.

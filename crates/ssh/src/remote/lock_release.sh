@@ -74,7 +74,7 @@ go_through() {
 "
 	done
 	[ ! -d "$broken" ] || await_busy
-	# Somebody may have given the name of a lock that is gone to a folder: not -r.
+	# Not -r: another user may have made a folder with the name of a lock that is gone.
 	[ $# = 0 ] || rm -f -- "$@" 2>/dev/null
 	[ -z "$arg_forget" ] || forget_run "$arg_run" 2>/dev/null
 	for lock; do
@@ -90,7 +90,7 @@ else
 		shift
 	done
 fi
-# What nobody else can have exchanged since we saw it needs no other look. Jobs are rare.
+# What other users cannot have replaced since the last look needs no new one. Jobs are rare.
 find_jobs "$arg_run"
 if [ "$_good" != "$place" ] || [ "$_known" != "$arg_run" ] || [ -n "$jobs" ] || [ "$arg_break" ]; then
 	_good='' _known=''

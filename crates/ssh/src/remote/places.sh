@@ -66,8 +66,8 @@ _pick_in() {
 	[ -n "$_found$_strange" ]
 }
 
-# Whether the folder $1, which was ours alone when we looked, was not removed since, by root or ourselves: then somebody else may have
-# made it and the one above it again.
+# Whether the folder $1 is still the one that we looked at. If we or root have removed it since, another user may have made it and the
+# folder above it again.
 _is_still_ours() {
 	[ -d "$1" ] && [ -O "$1" ] && [ ! -L "$1" ] && [ -O "${1%/*}" ] && [ ! -L "${1%/*}" ]
 }
