@@ -47,6 +47,13 @@ await_busy() {
 	find "$place" -mindepth 1 -maxdepth 1 -name '+*' -user "$_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 }
 
+# The usual case in one process: the locks "$@", what is in the ledger, and that folder, which is empty by then. Not every rm has -d.
+remove_together() {
+	if [ -z "$arg_forget" ] || [ "$_known" != "$arg_run" ] || ! _is_still_ours "$_ledger"; then return 1; fi
+	set -- "$@" "$_ledger"/*
+	[ $# -le 1000 ] && rm -fd -- "$@" "$_ledger" 2>/dev/null
+}
+
 # Finds the locks among the files "$@", and releases or breaks them.
 go_through() {
 	left=$#
@@ -75,8 +82,10 @@ go_through() {
 	done
 	[ ! -d "$broken" ] || await_busy
 	# Not -r: another user may have made a folder with the name of a lock that is gone.
-	[ $# = 0 ] || rm -f -- "$@" 2>/dev/null
-	[ -z "$arg_forget" ] || forget_run "$arg_run" 2>/dev/null
+	if ! remove_together "$@"; then
+		[ $# = 0 ] || rm -f -- "$@" 2>/dev/null
+		[ -z "$arg_forget" ] || forget_run "$arg_run" 2>/dev/null
+	fi
 	for lock; do
 		[ ! -e "$lock" ] || fail "cannot remove $lock"
 	done
