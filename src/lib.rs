@@ -12,19 +12,19 @@
 //! `remote` carrying it to a host and `ssh` moving the bytes; `report` is all that prints.
 
 pub use etcdrun_base::{model, secret, shell, source, state_folder, template};
+pub use etcdrun_engine::{compile, execute, graph, playbook, state, task};
 pub use etcdrun_etcd::{backup, etcd, membership, pki};
 pub use etcdrun_inventory as inventory;
+pub use etcdrun_modules as modules;
 pub use etcdrun_ssh::{remote, ssh};
 
 pub mod cli;
-pub mod compile;
-pub mod execute;
-pub mod graph;
-pub mod modules;
-pub mod playbook;
+mod embedded;
 pub mod report;
-mod rollout;
-pub mod state;
+
+/// What the engine is given to work with.
+pub static LIBRARY: task::Library =
+    task::Library { modules: modules::MODULES, quorum: &modules::EtcdQuorum, embedded: embedded::EMBEDDED };
 
 /// A task is hundreds of small pieces that live for a moment: with the C library's allocator, a fifth of the time goes there.
 #[global_allocator]

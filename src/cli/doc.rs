@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::{CliError, Exit, Invocation};
 use crate::{
-    modules::{self, ModuleSpec},
+    LIBRARY,
     report::{Look, Tone},
     source::did_you_mean,
+    task::ModuleSpec,
 };
 
 #[derive(Args, Debug)]
@@ -28,7 +29,7 @@ pub fn run(args: &DocArgs, invocation: &Invocation) -> Result<Exit, CliError> {
             }
         }
         None if invocation.json => {
-            let modules: Vec<Value> = modules::all().iter().map(as_json).collect();
+            let modules: Vec<Value> = LIBRARY.modules.iter().map(as_json).collect();
             format!("{:#}\n", Value::from(modules))
         }
         None => list(&invocation.stdout),
@@ -38,8 +39,8 @@ pub fn run(args: &DocArgs, invocation: &Invocation) -> Result<Exit, CliError> {
 }
 
 pub(super) fn find_module(name: &str) -> Result<&'static ModuleSpec, CliError> {
-    modules::find(name).ok_or_else(|| {
-        let help = match did_you_mean(name, modules::names()) {
+    LIBRARY.find(name).ok_or_else(|| {
+        let help = match did_you_mean(name, LIBRARY.names()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`etcdrun doc` lists all modules".to_owned(),
         };
@@ -59,9 +60,9 @@ fn as_json(module: &ModuleSpec) -> Value {
 }
 
 fn list(look: &Look) -> String {
-    let width = modules::names().map(str::len).max().unwrap_or(0);
+    let width = LIBRARY.names().map(str::len).max().unwrap_or(0);
     let mut text = String::new();
-    for module in modules::all() {
+    for module in LIBRARY.modules {
         let about = description(module.schema().as_value());
         let first = about.split("\n\n").next().unwrap_or_default().replace('\n', " ");
         let name = look.paint(Tone::Strong, format!("{:width$}", module.name));
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn every_default_of_a_scalar_is_shown() {
         let is_scalar = |kind: &str| matches!(kind, "string" | "integer" | "number" | "boolean");
-        for module in modules::all() {
+        for module in LIBRARY.modules {
             let schema = module.schema();
             let schema = schema.as_value();
             let required = schema["required"].as_array().cloned().unwrap_or_default();

@@ -16,16 +16,13 @@ use crate::{
     graph::Graph,
     inventory::Inventory,
     model::{Span, ValueMap},
-    modules::ModuleSpec,
     playbook::{self, LoadOptions},
     source::Diagnostic,
+    task::ModuleSpec,
 };
 
 /// How messages call the play that is made here.
 const ORIGIN: &str = "command line";
-
-/// Modules whose argument is a command, in which `=` means nothing.
-const COMMANDS: [&str; 3] = ["command", "shell", "script"];
 
 #[derive(Args, Debug)]
 #[command(
@@ -112,7 +109,7 @@ fn task(args: &ExecArgs, input: &mut Input) -> Result<Value, CliError> {
         }
     };
     let module = find_module(name)?;
-    if args.read_only && !COMMANDS.contains(&name) {
+    if args.read_only && !module.traits.is_command_line {
         let message = format!("--read-only is for commands; `{name}` says itself what it changes");
         return Err(CliError::usage_with_help(message, Some("use --check to change nothing".to_owned())));
     }
@@ -126,7 +123,7 @@ fn task(args: &ExecArgs, input: &mut Input) -> Result<Value, CliError> {
 /// Arguments as Ansible takes them: a mapping, key=value, or the text itself where the module has a
 /// free-form argument.
 fn module_args(module: &ModuleSpec, text: &str, input: &mut Input) -> Value {
-    if COMMANDS.contains(&module.name) && !text.starts_with('{') {
+    if module.traits.is_command_line && !text.starts_with('{') {
         return text.into();
     }
     let file = input.sources.add("-a", text);

@@ -11,6 +11,7 @@ use super::{
     vars::parse_extra_vars,
 };
 use crate::{
+    LIBRARY,
     compile::{CompileOptions, Selection, compile},
     graph::Graph,
     inventory::{Inventory, Pattern},
@@ -79,11 +80,13 @@ impl Input {
     }
 
     pub fn playbook(&mut self, name: &str, options: &LoadOptions) -> Option<Playbook> {
-        match playbook::find(name, Path::new("")) {
+        match playbook::find(name, Path::new(""), LIBRARY.embedded) {
             Ok(source) => {
                 let options = LoadOptions { embedded_roles_only: playbook::is_embedded_name(name), ..options.clone() };
                 let loaded = playbook::load(&source, &options, &mut self.sources, &mut self.diagnostics);
-                playbook::hidden(name, &source).into_iter().for_each(|warning| self.diagnostics.push(warning));
+                playbook::hidden(name, &source, LIBRARY.embedded)
+                    .into_iter()
+                    .for_each(|warning| self.diagnostics.push(warning));
                 Some(loaded)
             }
             Err(problem) => {

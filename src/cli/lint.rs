@@ -11,6 +11,7 @@ use super::{
     run::load_options,
 };
 use crate::{
+    LIBRARY,
     compile::{self, Selection},
     playbook::{LoadOptions, Playbook},
 };
@@ -42,7 +43,7 @@ pub fn run(args: &LintArgs, invocation: &Invocation) -> Result<Exit, CliError> {
         input.compile(&inventory, playbook, limit.as_ref(), &Selection::default());
     }
     if names.is_empty() && whole {
-        compile::missing(&inventory).into_iter().for_each(|warning| input.diagnostics.push(warning));
+        compile::missing(&LIBRARY, &inventory).into_iter().for_each(|warning| input.diagnostics.push(warning));
     }
     let clean = input.diagnostics.is_empty();
     input.check(invocation)?;

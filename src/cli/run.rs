@@ -19,6 +19,7 @@ use super::{
     terminal::{QuietKeys, ask_secret},
 };
 use crate::{
+    LIBRARY,
     execute::{self, Interrupt, Locking, Run, RunOptions},
     graph::{self, Graph},
     inventory::Inventory,
@@ -61,7 +62,7 @@ impl Ended {
 }
 
 pub(super) fn load_options(invocation: &Invocation) -> LoadOptions {
-    LoadOptions { roles_path: invocation.settings.roles_path.clone(), ..LoadOptions::default() }
+    LoadOptions { roles_path: invocation.settings.roles_path.clone(), ..LoadOptions::new(LIBRARY) }
 }
 
 /// Runs one graph after the other, and stops at the first that does not succeed.

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{CliError, Exit, Invocation, doc::find_module};
-use crate::{inventory, modules, playbook, source::did_you_mean};
+use crate::{LIBRARY, inventory, playbook, source::did_you_mean};
 
 const NAMES: [&str; 5] = ["inventory", "playbook", "meta", "module", "all"];
 
@@ -22,7 +22,7 @@ pub fn run(args: &SchemaArgs, invocation: &Invocation) -> Result<Exit, CliError>
     let schema = match (args.name.as_str(), &args.module) {
         ("all", None) => all(),
         ("inventory", None) => inventory::schema(),
-        ("playbook", None) => playbook::schema(),
+        ("playbook", None) => playbook::schema(&LIBRARY),
         ("meta", None) => playbook::meta_schema(),
         ("module", Some(name)) => find_module(name)?.schema().to_value(),
         ("module", None) => return Err(CliError::usage("which module? Write `etcdrun schema module NAME`")),
@@ -39,10 +39,10 @@ pub fn run(args: &SchemaArgs, invocation: &Invocation) -> Result<Exit, CliError>
 
 fn all() -> Value {
     let modules: Map<String, Value> =
-        modules::all().iter().map(|module| (module.name.to_owned(), module.schema().to_value())).collect();
+        LIBRARY.modules.iter().map(|module| (module.name.to_owned(), module.schema().to_value())).collect();
     json!({
         "inventory": inventory::schema(),
-        "playbook": playbook::schema(),
+        "playbook": playbook::schema(&LIBRARY),
         "meta": playbook::meta_schema(),
         "modules": modules,
     })

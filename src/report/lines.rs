@@ -257,7 +257,7 @@ pub(super) fn title(node: &NodeInfo) -> String {
 
 /// A module whose whole purpose is its message.
 fn speaks(node: &NodeInfo, result: &Shown) -> bool {
-    node.module == "debug" && !result.msg.is_empty()
+    node.is_message && !result.msg.is_empty()
 }
 
 fn verdict(status: Status, unknown: bool) -> (&'static str, Tone) {

@@ -126,8 +126,7 @@ impl PlanReporter {
         let Foreseen { node, status, result, hint, because } = foreseen;
         let mut text = String::new();
         let is_bad = Forecast::of(*status, result.unknown) == Forecast::Failed;
-        let speaks =
-            is_bad || result.unknown || *status != Status::Ok || self.detail.verbosity > 0 || node.module == "debug";
+        let speaks = is_bad || result.unknown || *status != Status::Ok || self.detail.verbosity > 0 || node.is_message;
         // A diff says it better.
         if speaks && !result.msg.is_empty() && (is_bad || result.diff.is_empty()) {
             let _ = writeln!(text, "{}", self.look.paint(Tone::Quiet, sanitize(result.msg.trim_end())));
@@ -211,7 +210,7 @@ impl Reporter for PlanReporter {
             EventKind::RunFinished { seconds, result, .. } => {
                 self.clear();
                 let tasks = self.plan();
-                let results = self.nodes.iter().map(|foreseen| (foreseen.node.module, &foreseen.result));
+                let results = self.nodes.iter().filter_map(|foreseen| Some((foreseen.node.rollout?, &foreseen.result)));
                 let text = tasks + &rollouts::told(results) + &self.summary(*seconds, *result);
                 self.write(&text)
             }

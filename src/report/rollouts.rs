@@ -8,7 +8,7 @@ use super::{
     sanitize,
     text::{count, duration},
 };
-use crate::model::{Shown, Value};
+use crate::model::{RolloutPart, Shown, Value};
 
 /// One cluster that rolls.
 #[derive(Debug, Default)]
@@ -22,17 +22,16 @@ struct Rolling {
     gates: IndexMap<String, (usize, Vec<String>)>,
 }
 
-/// A few lines for each cluster; `results` are those of the plan's tasks with their modules, in the order of the playbook.
-pub(super) fn told<'r>(results: impl Iterator<Item = (&'r str, &'r Shown)>) -> String {
+/// A few lines for each cluster; `results` are those of the plan's tasks with what they say of rollouts, in the order of the playbook.
+pub(super) fn told<'r>(results: impl Iterator<Item = (RolloutPart, &'r Shown)>) -> String {
     let mut clusters: IndexMap<String, Rolling> = IndexMap::new();
-    for (module, result) in results {
+    for (part, result) in results {
         let Some(name) = result.data.get("cluster").and_then(Value::as_str) else { continue };
-        match module {
-            "etcd_path" => clusters.entry(name.to_owned()).or_default().go(result),
-            "etcd_order" => clusters.entry(name.to_owned()).or_default().line_up(result),
+        match part {
+            RolloutPart::Path => clusters.entry(name.to_owned()).or_default().go(result),
+            RolloutPart::Order => clusters.entry(name.to_owned()).or_default().line_up(result),
             // Gates alone are no rollout.
-            "etcd_gate" => clusters.get_mut(name).into_iter().for_each(|rolling| rolling.pass(result)),
-            _ => {}
+            RolloutPart::Gate => clusters.get_mut(name).into_iter().for_each(|rolling| rolling.pass(result)),
         }
     }
     let mut text = String::new();
@@ -136,27 +135,27 @@ mod tests {
         Shown { data: data.as_object().cloned().unwrap(), ..Shown::default() }
     }
 
-    fn gate(gate: &str) -> (&'static str, Shown) {
+    fn gate(gate: &str) -> (RolloutPart, Shown) {
         let findings =
             json!([{ "rule": "answers", "answer": "holds" }, { "rule": "binary-verified", "answer": "unknown" }]);
-        ("etcd_gate", shown(json!({ "cluster": "prod", "gate": gate, "findings": findings })))
+        (RolloutPart::Gate, shown(json!({ "cluster": "prod", "gate": gate, "findings": findings })))
     }
 
-    fn order(seconds: Option<f64>) -> (&'static str, Shown) {
+    fn order(seconds: Option<f64>) -> (RolloutPart, Shown) {
         let order = ["etcd-2", "etcd-3", "etcd-1"];
         let data = json!({ "cluster": "prod", "order": order, "leader": "etcd-1", "turn_seconds": seconds });
-        ("etcd_order", shown(data))
+        (RolloutPart::Order, shown(data))
     }
 
-    fn text(results: &[(&'static str, Shown)]) -> String {
-        told(results.iter().map(|(module, result)| (*module, result)))
+    fn text(results: &[(RolloutPart, Shown)]) -> String {
+        told(results.iter().map(|(part, result)| (*part, result)))
     }
 
     #[test]
     fn a_rollout_is_told_as_a_whole() {
         let from = json!({ "3.6.15": "3.5.34", "3.7.2": "3.6.15" });
         let path = shown(json!({ "cluster": "prod", "hops": ["3.6.15", "3.7.2"], "from": from }));
-        let all = [("etcd_path", path), order(Some(12.0)), gate("before"), gate("after"), gate("settled")];
+        let all = [(RolloutPart::Path, path), order(Some(12.0)), gate("before"), gate("after"), gate("settled")];
         insta::assert_snapshot!(text(&all), @r"
         
         Rollout of prod: 3.5.34 → 3.6.15 → 3.7.2
@@ -171,7 +170,7 @@ mod tests {
           time   3 turns; how long one takes is known after the first rollout from here
         ");
         let path = shown(json!({ "cluster": "prod", "hops": [], "from": {} }));
-        insta::assert_snapshot!(text(&[("etcd_path", path)]), @r"
+        insta::assert_snapshot!(text(&[(RolloutPart::Path, path)]), @r"
         
         Rollout of prod: nothing to do, all run the version of the inventory
         ");

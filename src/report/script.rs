@@ -13,6 +13,8 @@ pub(super) fn node(host: &str, task: &str) -> Arc<NodeInfo> {
         task: task.into(),
         role: None,
         module: "command",
+        is_message: false,
+        rollout: None,
         host: host.into(),
         target: None,
         place: "site.yaml:7".into(),
@@ -48,7 +50,7 @@ pub(super) fn run() -> Vec<Event> {
             ..(*node(host, task)).clone()
         })
     };
-    let debug = Arc::new(NodeInfo { module: "debug", ..(*node("h1", "Say hello")).clone() });
+    let debug = Arc::new(NodeInfo { module: "debug", is_message: true, ..(*node("h1", "Say hello")).clone() });
     let handler = Arc::new(NodeInfo { handler: true, ..(*node("h1", "Restart nginx")).clone() });
     let diff = Diff { label: "/etc/motd".into(), before: "old\n".into(), after: "new\n".into() };
     let data = ValueMap::from_iter([("dest".to_owned(), json!("/etc/motd"))]);

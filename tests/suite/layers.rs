@@ -3,12 +3,15 @@
 use std::{fs, path::Path};
 
 /// From the lowest up, with what each may use.
-const LAYERS: [(&str, &[&str]); 5] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("crates/base", &[]),
     ("crates/ssh", &["base"]),
     ("crates/inventory", &["base", "ssh"]),
     ("crates/etcd", &["base", "inventory"]),
-    (".", &["base", "etcd", "inventory", "ssh"]),
+    // It knows no etcd.
+    ("crates/engine", &["base", "inventory", "ssh"]),
+    ("crates/modules", &["base", "engine", "etcd", "inventory", "ssh"]),
+    (".", &["base", "engine", "etcd", "inventory", "modules", "ssh"]),
 ];
 
 #[test]

@@ -97,7 +97,7 @@ fn load(folder: &Path) -> Result<Loaded> {
     let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
     let inventory = etcdrun::etcd::load_inventory(&[folder.join("inventory.yaml")], &mut sources, &mut diagnostics);
     let source = PlaybookSource { place: Place::disk(folder.join("site.yaml")) };
-    let playbook = playbook::load(&source, &LoadOptions::default(), &mut sources, &mut diagnostics);
+    let playbook = playbook::load(&source, &LoadOptions::new(etcdrun::LIBRARY), &mut sources, &mut diagnostics);
     let graph = compile(&inventory, &playbook, &CompileOptions::default(), &mut sources, &mut diagnostics);
     match graph {
         Some(graph) if !diagnostics.has_errors() => Ok(Loaded { graph, inventory, sources }),

@@ -50,7 +50,7 @@ fn load_spoiled(project: &Project, name: &Path, text: &[u8]) {
     project.write(name.to_str().unwrap(), text);
     let mut diagnostics = Diagnostics::default();
     let source = PlaybookSource::from(project.path().join("site.yaml"));
-    let options = LoadOptions { start: project.path().to_owned(), ..LoadOptions::default() };
+    let options = LoadOptions { start: project.path().to_owned(), ..LoadOptions::new(etcdrun::LIBRARY) };
     let playbook = load(&source, &options, &mut Sources::default(), &mut diagnostics);
     assert_eq!(playbook.broken, diagnostics.has_errors());
 }

@@ -3,4 +3,5 @@
 mod errors;
 mod fuzz;
 mod load;
+mod schema;
 mod support;

@@ -5,6 +5,7 @@
 use std::{fs, path::Path};
 
 use etcdrun::{
+    LIBRARY,
     playbook::{LoadOptions, Play, Playbook, find, load},
     source::{Diagnostics, Severity, Sources},
 };
@@ -32,7 +33,7 @@ impl Project {
     }
 
     pub fn options(&self) -> LoadOptions {
-        LoadOptions { start: self.path().to_owned(), ..LoadOptions::default() }
+        LoadOptions { start: self.path().to_owned(), ..LoadOptions::new(etcdrun::LIBRARY) }
     }
 
     /// Loads `site.yaml`, which must be good.
@@ -53,7 +54,7 @@ impl Project {
     pub fn try_load(&self, name: &str, options: &LoadOptions) -> (Option<Playbook>, String) {
         let mut sources = Sources::default();
         let mut diagnostics = Diagnostics::default();
-        let source = match find(name, self.path()) {
+        let source = match find(name, self.path(), LIBRARY.embedded) {
             Ok(source) => source,
             Err(problem) => {
                 diagnostics.push(problem);

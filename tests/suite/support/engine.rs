@@ -76,7 +76,7 @@ impl Bench {
         let (mut sources, mut diagnostics) = (Sources::default(), Diagnostics::default());
         let inventory = etcdrun::etcd::load_inventory(&[hosts], &mut sources, &mut diagnostics);
         let source = PlaybookSource { place: Place::disk(path) };
-        let playbook = playbook::load(&source, &LoadOptions::default(), &mut sources, &mut diagnostics);
+        let playbook = playbook::load(&source, &LoadOptions::new(etcdrun::LIBRARY), &mut sources, &mut diagnostics);
         let options = CompileOptions { selection, ..CompileOptions::default() };
         let graph = compile(&inventory, &playbook, &options, &mut sources, &mut diagnostics);
         match graph {

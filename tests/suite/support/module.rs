@@ -4,10 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use etcdrun::{
     model::{Outcome, ValueMap},
-    modules::{self, Action, ActionContext, ActionError, BuildContext},
     remote::{Link, LinkOptions, Session, Surroundings},
     source::{Diagnostic, Diagnostics, Node, Sources, parse},
     ssh::Connector,
+    task::{Action, ActionContext, ActionError, BuildContext},
     template::{Engine, Layer, Scope},
 };
 
@@ -64,7 +64,7 @@ impl Operator<'_> {
 
     /// The action that the arguments make, or what is wrong with them.
     pub fn build(&self, module: &str, args: &str, check_mode: bool) -> Result<Action, Vec<Diagnostic>> {
-        let spec = modules::find(module).unwrap_or_else(|| panic!("there is no module {module}"));
+        let spec = etcdrun::LIBRARY.find(module).unwrap_or_else(|| panic!("there is no module {module}"));
         let node = spec.normalize(yaml(args)).map_err(|problem| vec![problem])?;
         let paths = [self.files.to_owned()];
         let mut vars = self.vars.clone();
@@ -90,7 +90,7 @@ pub async fn run_module(session: &Arc<Session>, module: &str, args: &str, check_
 
 /// What is wrong with arguments when a playbook is loaded: the messages, and nothing if they are right.
 pub fn problems(module: &str, args: &str) -> Vec<String> {
-    let spec = modules::find(module).unwrap_or_else(|| panic!("there is no module {module}"));
+    let spec = etcdrun::LIBRARY.find(module).unwrap_or_else(|| panic!("there is no module {module}"));
     let mut diagnostics = Diagnostics::default();
     match spec.normalize(yaml(args)) {
         Ok(node) => drop(spec.check(&node, &mut diagnostics)),

@@ -31,6 +31,12 @@ pub struct NodeInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Arc<str>>,
     pub module: &'static str,
+    /// Its message is what the user wants to see.
+    #[serde(skip)]
+    pub is_message: bool,
+    /// What its result says about a rollout.
+    #[serde(skip)]
+    pub rollout: Option<RolloutPart>,
     pub host: HostName,
     /// Where it runs, if that is not its own host.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +47,17 @@ pub struct NodeInfo {
     /// Where it stands in the graph, for those who tell things in the order of the playbook.
     #[serde(skip)]
     pub order: usize,
+}
+
+/// What a task's result says about a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolloutPart {
+    /// Which versions the cluster passes.
+    Path,
+    /// In which order its members take turns.
+    Order,
+    /// Which rules hold.
+    Gate,
 }
 
 /// What reporters may show of an outcome; `no_log` has been applied.

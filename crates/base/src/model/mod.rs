@@ -16,7 +16,7 @@ mod version;
 
 pub use effects::{Disruption, Effects, Resource};
 pub use escape::{one_line, without_escapes};
-pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RunResult, Shown};
+pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RolloutPart, RunResult, Shown};
 pub use mac::derived_mac;
 pub use mask::{MASK, MIN_SECRET, MaskedStream, Masker};
 pub use names::{ClusterName, GroupName, HostName};

@@ -30,6 +30,9 @@ pub mod settings;
 pub mod snapshot;
 mod status;
 
+/// The systemd unit of a member.
+pub const UNIT: &str = "etcd.service";
+
 pub use auth::{Change, Plan, RootPassword, apply, plan};
 pub use canary::{Canary, Sight};
 pub use client::{Credential, Dial, MemberClient, Stream};

@@ -1,0 +1,643 @@
+//! One node: conditions, arguments, the action, retries, the verdict, and how it starts and is settled.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use super::{
+    context::{Context, Watch},
+    foresight::{At, Reads, unknown},
+    hosts::lock,
+    once::{Halt, Marks, Sending},
+    pending::Pending,
+    verdict::{all_hold, judge, judging_scope, texts},
+};
+use crate::{
+    graph::{NodeIndex, PlayIndex},
+    inventory::HostId,
+    model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status},
+    playbook::Task,
+    remote::{MemberWatch, Payload, RemoteError, Session, Step, StepSink},
+    source::{Diagnostic, Kind, Node},
+    state::StateError,
+    task::{Action, ActionContext, ActionError, BuildContext, ModuleSpec, Progress, Sets},
+    template::Scope,
+};
+
+/// What the scheduler needs to know of a finished node.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub index: NodeIndex,
+    pub hosts: Vec<HostId>,
+    pub status: Status,
+    pub changed: bool,
+    /// Check mode cannot tell whether it changes anything.
+    pub unknown: bool,
+    /// It failed because a gate did not hold.
+    pub refused: bool,
+    /// Nothing more may start: what it did is not known, or can no longer be recorded, or the lock is gone.
+    pub halts: Option<Halt>,
+}
+
+/// The result that says that a step was ended before its time.
+pub(super) const TIMED_OUT: &str = "timed_out";
+
+/// Why a node could not come to an outcome.
+pub(super) enum Trouble {
+    Unreachable {
+        msg: String,
+        hint: Option<String>,
+        /// Something was sent, and may have run.
+        sent: bool,
+    },
+    /// The task is at fault: a template, an argument, a condition.
+    Failed(Box<Outcome>, Option<String>),
+    /// A command may have run, and nobody can tell.
+    Doubt(Box<Outcome>),
+    /// A member of a cluster was taken down outside of its turn, or may have been.
+    MemberLost(Box<Outcome>),
+    /// It was not run, because that has happened.
+    Withheld(Box<Outcome>),
+    /// It was not run, because the lock of the run was broken.
+    Unlocked(Box<Outcome>),
+    /// Nothing was sent, because it could not be recorded.
+    Unrecorded(StateError),
+    /// It waited for something when the run was interrupted; nothing was done.
+    Interrupted,
+}
+
+impl Trouble {
+    pub(super) fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
+        let place = problem.span.map(|span| format!(" ({})", context.sources.describe(span))).unwrap_or_default();
+        Self::Failed(Box::new(Outcome::failed(format!("{}{place}", problem.message))), problem.help.clone())
+    }
+
+    fn diagnostics(context: &Context, problems: &[Diagnostic]) -> Self {
+        let Some(first) = problems.first() else { return Self::failed("the arguments are not valid") };
+        Self::diagnostic(context, first)
+    }
+
+    pub(super) fn failed(msg: impl Into<String>) -> Self {
+        Self::Failed(Box::new(Outcome::failed(msg)), None)
+    }
+}
+
+impl From<RemoteError> for Trouble {
+    fn from(error: RemoteError) -> Self {
+        let hint = error.hint().map(str::to_owned);
+        let msg = error.to_string();
+        match error {
+            RemoteError::LockLost(_) => Self::Unlocked(Box::new(Outcome::failed(msg))),
+            _ if error.is_unreachable() => Self::Unreachable { msg, hint, sent: matches!(error, RemoteError::Lost(_)) },
+            RemoteError::TimedOut(_) => Self::Failed(Box::new(Outcome::failed(msg).with(TIMED_OUT, true)), hint),
+            _ => Self::Failed(Box::new(Outcome::failed(msg)), hint),
+        }
+    }
+}
+
+impl From<ActionError> for Trouble {
+    fn from(error: ActionError) -> Self {
+        match error {
+            ActionError::Remote(error) => error.into(),
+            ActionError::Failed(msg) => Self::failed(msg),
+            ActionError::Refused(msg) => {
+                Self::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), None)
+            }
+            ActionError::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// One node with what stays the same through its items and retries.
+pub(super) struct NodeRun {
+    pub context: Arc<Context>,
+    pub index: NodeIndex,
+    pub play: PlayIndex,
+    pub task: Arc<Task>,
+    pub host: HostId,
+    /// All hosts it speaks for.
+    hosts: Vec<HostId>,
+    /// Counts detached commands, so that each item and attempt has its own.
+    pub jobs: AtomicU32,
+    pub marks: Marks,
+    pub reads: Arc<Reads>,
+    /// What its arguments were rendered to, for a plan.
+    pub arguments: Mutex<String>,
+    /// How much of its output was shown as it came.
+    shown: AtomicUsize,
+    pub info: Arc<NodeInfo>,
+}
+
+impl NodeRun {
+    /// The node for the given hosts; the first of them lends its variables.
+    pub(super) fn new(context: &Arc<Context>, index: NodeIndex, hosts: Vec<HostId>) -> Option<Self> {
+        let (task, host) = (context.graph.task_of(index)?.clone(), *hosts.first()?);
+        let info = context.info(index, host, &task);
+        let play = context.graph.node(index).play;
+        let (jobs, shown) = (AtomicU32::new(0), AtomicUsize::new(0));
+        let marks = Marks::default();
+        let (reads, arguments) = (Arc::default(), Mutex::default());
+        let context = context.clone();
+        Some(Self { context, index, play, task, host, hosts, jobs, marks, reads, arguments, shown, info })
+    }
+
+    /// The one place where a node starts.
+    pub(super) fn begin(&self) -> Instant {
+        self.context.emitter.emit(EventKind::NodeStarted { node: self.info.clone() });
+        Instant::now()
+    }
+
+    /// Runs it by itself: items, attempts and all.
+    pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
+        self.start_over();
+        if let Some(outcome) = self.may_not_run() {
+            return Ok(outcome);
+        }
+        let agreed = self.agreed_host();
+        if let Some(why) = self.reads.take() {
+            return Ok(unknown(why));
+        }
+        let Some(host) = agreed? else {
+            return Ok(self.passed_over());
+        };
+        let scope = self.scope(host, None);
+        match &self.task.loops {
+            None => self.one(&scope).await,
+            Some(items) => self.each(items, &scope).await,
+        }
+    }
+
+    /// However often it is prepared, its commands have the same names.
+    pub(super) fn start_over(&self) {
+        self.jobs.store(0, Ordering::Relaxed);
+        lock(&self.arguments).clear();
+    }
+
+    /// The variables that it sees, as those of the host; `pending` hears of what is still to come.
+    pub(super) fn scope(&self, host: HostId, pending: Option<&Arc<Pending>>) -> Scope {
+        let watch = Watch { pending: pending.cloned(), reads: Some(self.reads.clone()) };
+        self.context.watched_scope(self.play, host, &self.task, &watch)
+    }
+
+    /// For a shared node: the host whose variables count. All hosts for which `when` holds must ask
+    /// for the same thing, or sharing would silently drop what one of them wanted.
+    fn agreed_host(&self) -> Result<Option<HostId>, Trouble> {
+        if self.task.once_per.is_none() || self.hosts.len() < 2 {
+            return Ok(Some(self.host));
+        }
+        let mut agreed: Option<(HostId, Node)> = None;
+        for &host in &self.hosts {
+            let scope = self.scope(host, None);
+            let Some(wish) = self.wish(&scope)? else { continue };
+            match &agreed {
+                None => agreed = Some((host, wish)),
+                Some((first, wanted)) => self.same_wish(*first, wanted, host, &wish)?,
+            }
+        }
+        Ok(agreed.map(|(host, _)| host))
+    }
+
+    /// What a host asks for: its arguments, or those of every item of its loop. Nothing if `when` does not hold.
+    fn wish(&self, scope: &Scope) -> Result<Option<Node>, Trouble> {
+        let Some(items) = &self.task.loops else {
+            return match self.conditions_hold(scope)? {
+                true => self.render(&self.task.args, scope).map(Some),
+                false => Ok(None),
+            };
+        };
+        let mut wishes = Vec::new();
+        for (position, item) in self.items(items, scope)?.iter().enumerate() {
+            let (_, scope) = self.enter(items, position, item, scope);
+            if self.conditions_hold(&scope)? {
+                wishes.push(self.render(&self.task.args, &scope)?);
+            }
+        }
+        Ok(Some(Node::new(self.task.span, Kind::Seq(wishes))))
+    }
+
+    fn same_wish(&self, first: HostId, wanted: &Node, host: HostId, args: &Node) -> Result<(), Trouble> {
+        let (wanted, args) = (wanted.to_value(), args.to_value());
+        if wanted == args {
+            return Ok(());
+        }
+        let differing = args.as_object().and_then(|map| map.iter().find(|(key, value)| wanted.get(key) != Some(value)));
+        let name = differing.map_or("an argument", |(key, _)| key.as_str());
+        let (first, host) = (self.context.graph.host(first), self.context.graph.host(host));
+        let msg = format!("`once_per` runs this once for {first} and {host}, but `{name}` differs between them");
+        let hint = "make the value the same for all of them, or drop `once_per`".to_owned();
+        Err(Trouble::Failed(Box::new(Outcome::failed(msg)), Some(hint)))
+    }
+
+    pub(super) fn passed_over(&self) -> Outcome {
+        Outcome::skipped(format!("when: {}", texts(&self.task.when)))
+    }
+
+    pub(super) fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
+        all_hold(&self.context, &self.task.when, scope).map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    }
+
+    pub(super) fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
+        let rendered = self.context.engine.render_node(node, scope);
+        rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    }
+
+    /// One item, or the whole of a task without a loop.
+    pub(super) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+        let holds = self.conditions_hold(scope);
+        if let Some((outcome, at)) = self.in_doubt(scope) {
+            return self.foresee(at.as_ref(), Ok(outcome));
+        }
+        if !holds? {
+            return Ok(self.passed_over());
+        }
+        let mut attempt = 1;
+        loop {
+            let outcome = self.attempt(scope).await?;
+            let mut outcome = self.judged(scope, outcome)?;
+            if outcome.unknown || (self.task.until.is_empty() && self.task.retries == 0) {
+                return Ok(outcome);
+            }
+            outcome.data.insert("attempts".into(), attempt.into());
+            if self.is_enough(scope, &outcome)? {
+                return Ok(outcome);
+            }
+            if attempt > self.task.retries {
+                return Ok(self.gave_up(outcome, &format!("after {attempt} attempts")));
+            }
+            self.retry_event(attempt, &outcome);
+            if !self.context.pause(self.task.delay).await {
+                return Ok(self.gave_up(outcome, "when the run was interrupted"));
+            }
+            attempt += 1;
+        }
+    }
+
+    pub(super) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+        if self.judges_prediction(&outcome) {
+            return Ok(unknown("would change something, and only its result tells what that means to the playbook"));
+        }
+        if outcome.unknown {
+            return Ok(outcome);
+        }
+        judge(&self.context, &self.task, scope, &mut outcome)
+            .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+        Ok(outcome)
+    }
+
+    /// `until` holds; or, with `retries` alone, the task has succeeded.
+    fn is_enough(&self, scope: &Scope, outcome: &Outcome) -> Result<bool, Trouble> {
+        if self.task.until.is_empty() {
+            return Ok(!outcome.failed);
+        }
+        let judging = judging_scope(&self.task, scope, outcome.to_value());
+        all_hold(&self.context, &self.task.until, &judging)
+            .map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    }
+
+    fn gave_up(&self, mut outcome: Outcome, when: &str) -> Outcome {
+        outcome.failed = true;
+        outcome.msg = match self.task.until.is_empty() {
+            true => format!("{}, {when}", outcome.msg),
+            false => format!("`until` did not hold {when}: {}", texts(&self.task.until)),
+        };
+        outcome
+    }
+
+    fn retry_event(&self, attempt: u32, outcome: &Outcome) {
+        let msg = if self.task.no_log { String::new() } else { outcome.msg.clone() };
+        let (node, of) = (self.info.clone(), self.task.retries);
+        self.context.emitter.emit(EventKind::NodeRetry { node, attempt, of, msg });
+    }
+
+    async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+        let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
+        if let Some((outcome, at)) = self.in_doubt(scope) {
+            return self.foresee(at.as_ref(), Ok(outcome));
+        }
+        let (built, target) = match built {
+            Ok(built) => built,
+            Err(trouble) => return self.foresee(None, Err(trouble)),
+        };
+        let at = At { effects: built.effects.clone(), target };
+        let result = match self.is_absent() {
+            Some(trouble) => Err(trouble),
+            None => self.act(scope, built).await,
+        };
+        self.foresee(Some(&at), result)
+    }
+
+    async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
+        let Built { effects, action, check_mode } = built;
+        let watched = self.watched(&effects, self.target(scope)?, check_mode);
+        if watched.is_some()
+            && let Some(outcome) = self.as_it_should_be(scope, &action, &effects).await?
+        {
+            return Ok(outcome);
+        }
+        let _vigil =
+            self.context.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
+        if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
+            self.keep_members_up(&effects, scope).await?;
+            self.hold_target(scope).await?;
+            self.spare_again(&effects, scope).await?;
+            self.intend().await?;
+        }
+        let watch = watched.map(|on| on.watch);
+        let result = self.do_it(scope, action, (&effects, check_mode), watch.clone()).await;
+        if let Ok(outcome) = &result {
+            self.meet_guest(outcome).await;
+        }
+        if watch.is_some() { result.map_err(|trouble| self.out_of_sight(trouble)) } else { result }
+    }
+
+    /// Looks before anybody waits for a turn: most of what may disrupt a member has nothing to do. Nobody can look with a
+    /// raw command, and what only the operator does is not for a host to foresee.
+    async fn as_it_should_be(
+        &self,
+        scope: &Scope,
+        action: &Action,
+        effects: &Effects,
+    ) -> Result<Option<Outcome>, Trouble> {
+        let Action::Remote(payload) = action else { return Ok(None) };
+        if effects.opaque {
+            return Ok(None);
+        }
+        let session = Session { fenced: false, ..self.session(scope)? };
+        let outcome = self.on_target(&session, payload.clone(), effects, true).await?;
+        Ok((!outcome.failed && !outcome.changed && !outcome.unknown).then_some(outcome))
+    }
+
+    async fn do_it(
+        &self,
+        scope: &Scope,
+        action: Action,
+        (effects, check_mode): (&Effects, bool),
+        watch: Option<Arc<MemberWatch>>,
+    ) -> Result<Outcome, Trouble> {
+        match action {
+            Action::Done(outcome) => Ok(*outcome),
+            Action::Remote(payload) => {
+                let payload = Payload { watch, ..payload };
+                let fenced = self.can_change(effects, check_mode);
+                let session = Session { fenced, ..self.session(scope)? };
+                match self.task.detach {
+                    Some(_) if !check_mode => self.detached(&session, payload).await,
+                    _ if self.is_apart(effects, check_mode) => self.apart(&session, payload, effects).await,
+                    _ => self.on_target(&session, payload, effects, check_mode).await,
+                }
+            }
+            Action::Engine(action) => {
+                let fenced = self.can_change(effects, check_mode);
+                let session = Arc::new(Session { fenced, ..self.session(scope)? });
+                let job = match action.reboots() && self.is_apart(effects, check_mode) {
+                    true => match self.reboot_job(&session).await? {
+                        None => return Ok(Outcome::changed().with("rebooted", true)),
+                        job => job,
+                    },
+                    false => None,
+                };
+                let entry = self.entry(effects, check_mode);
+                let context = ActionContext { entry, watch, job, ..self.action_context(session, fenced) };
+                self.within_limit(action.run(&context)).await.and_then(|outcome| self.known(outcome))
+            }
+        }
+    }
+
+    /// What an action reaches: no ledger, no watch, no job of its own.
+    pub(super) fn action_context(&self, session: Arc<Session>, fenced: bool) -> ActionContext {
+        ActionContext {
+            session,
+            timeout: self.task.timeout,
+            entry: None,
+            fenced,
+            watch: None,
+            job: None,
+            state: self.context.options.state.clone(),
+            command: self.context.options.command.clone(),
+            opener: self.context.sources.opener().cloned(),
+            progress: self.progress(),
+            masker: self.context.sources.masker().clone(),
+            reach: self.context.clone(),
+            stop: self.context.interrupt.token(),
+        }
+    }
+
+    /// Hands on how far a transfer of this node is.
+    fn progress(&self) -> Progress {
+        let (emitter, node) = (self.context.emitter.clone(), self.info.clone());
+        Arc::new(move |done, total| emitter.emit(EventKind::NodeProgress { node: node.clone(), done, total }))
+    }
+
+    /// Whether the task only looks: as it says itself, or as the whole run does.
+    pub(super) fn check_mode(&self) -> bool {
+        self.task.check_mode.unwrap_or(self.context.options.check_mode)
+    }
+
+    /// What the module makes of the rendered arguments.
+    pub(super) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
+        let args = self.render(&self.task.args, scope)?;
+        self.note_arguments(&args);
+        self.build_module(self.task.module, &args, scope)
+    }
+
+    pub(super) fn build_module(&self, module: &ModuleSpec, args: &Node, scope: &Scope) -> Result<Built, Trouble> {
+        let check_mode = self.check_mode();
+        let folders = self.context.folders(self.index, &self.task);
+        let build = BuildContext {
+            engine: &self.context.engine,
+            scope,
+            file_paths: &folders.files,
+            template_paths: &folders.templates,
+            check_mode,
+            sources: &self.context.sources,
+            span: self.task.span,
+        };
+        let (effects, action) =
+            module.build(args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
+        Ok(Built { effects, action, check_mode })
+    }
+
+    async fn within_limit(&self, work: impl Future<Output = Result<Outcome, ActionError>>) -> Result<Outcome, Trouble> {
+        match self.task.timeout {
+            None => Ok(work.await?),
+            Some(limit) => match tokio::time::timeout(limit, work).await {
+                Ok(result) => Ok(result?),
+                Err(_) => {
+                    let outcome = Outcome::failed(format!("timed out after {}s", limit.as_secs_f64()));
+                    Err(Trouble::Failed(Box::new(outcome.with(TIMED_OUT, true)), None))
+                }
+            },
+        }
+    }
+
+    /// The payload as a step that runs once, and only while its lock is held, where that matters.
+    pub(super) fn step(&self, session: &Session, payload: Payload, effects: &Effects, check_mode: bool) -> Step {
+        let fenced = self.can_change(effects, check_mode);
+        Step { entry: self.entry(effects, check_mode), fenced, ..session.step(payload, check_mode) }
+    }
+
+    async fn on_target(
+        &self,
+        session: &Session,
+        payload: Payload,
+        effects: &Effects,
+        check_mode: bool,
+    ) -> Result<Outcome, Trouble> {
+        let step = self.step(session, payload, effects, check_mode);
+        let mut sending = Sending::new(vec![step]);
+        let sink = LiveOutput(self);
+        loop {
+            match session.run(sending.segment().clone(), &sink).await {
+                Err(error) => {
+                    if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+                        return Err(error.into());
+                    }
+                }
+                Ok(outcomes) => {
+                    let first = outcomes.into_iter().next();
+                    return self.known(first.ok_or_else(|| Trouble::failed("the target sent no result"))?);
+                }
+            }
+        }
+    }
+
+    /// The one place where a node that ran is settled.
+    pub(super) fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+        let mut halts = None;
+        let (outcome, status, hint) = match result {
+            Ok(outcome) => {
+                let status = self.status(&outcome);
+                (outcome, status, None)
+            }
+            Err(Trouble::Failed(outcome, hint)) => {
+                let status = self.status(&outcome);
+                (*outcome, status, hint)
+            }
+            Err(Trouble::Unreachable { msg, hint, .. }) => {
+                let status = if self.task.ignore_unreachable { Status::Ignored } else { Status::Unreachable };
+                (Outcome::failed(msg).with("unreachable", true), status, hint)
+            }
+            // Neither `ignore_errors` nor a rescue knows what was done either.
+            Err(Trouble::Doubt(outcome)) => {
+                halts = Some(Halt::InDoubt);
+                (*outcome, Status::Failed, Some(self.way_out()))
+            }
+            // Nor is it theirs to say that the cluster can spare a member.
+            Err(Trouble::MemberLost(outcome)) => {
+                halts = Some(Halt::MemberLost);
+                (*outcome, Status::Failed, Some(self.context.quorum().way_out().to_owned()))
+            }
+            Err(Trouble::Withheld(outcome)) => {
+                halts = Some(Halt::MemberLost);
+                (*outcome, Status::NotRun, None)
+            }
+            Err(Trouble::Unlocked(outcome)) => {
+                halts = Some(Halt::Unlocked);
+                let hint = "find out who did, and why; then `etcdrun resume` goes on".to_owned();
+                (*outcome, Status::Failed, Some(hint))
+            }
+            // No failure that could be ignored or rescued: it runs again when the run goes on.
+            Err(Trouble::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
+            Err(Trouble::Unrecorded(error)) => {
+                halts = Some(Halt::Unrecorded);
+                (
+                    Outcome::failed(format!("not run, since it cannot be recorded: {error}")),
+                    Status::NotRun,
+                    error.help(),
+                )
+            }
+        };
+        let (outcome, status) = self.as_resumed(outcome, status);
+        self.remember(&outcome, status);
+        self.leave_foreseen(&self.hosts, &outcome);
+        self.predict(&outcome, status);
+        if halts != Some(Halt::Unrecorded) {
+            self.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
+        }
+        self.context.emitter.emit(EventKind::NodeFinished {
+            node: self.info.clone(),
+            status,
+            seconds: started.elapsed().as_secs_f64(),
+            // An unreachable host is told even when the result is hidden: the message has no result in it.
+            result: Shown::new(&outcome, self.task.no_log && status != Status::Unreachable),
+            hint,
+            because: None,
+        });
+        let Outcome { changed, unknown, refused, .. } = outcome;
+        Finished { index: self.index, hosts: self.hosts, status, changed, unknown, refused, halts }
+    }
+
+    fn status(&self, outcome: &Outcome) -> Status {
+        match outcome.status() {
+            Status::Failed if self.task.ignore_errors => Status::Ignored,
+            Status::Failed if self.context.graph.node(self.index).rescued => Status::Rescued,
+            status => status,
+        }
+    }
+
+    fn remember(&self, outcome: &Outcome, status: Status) {
+        self.context.hosts.register(&self.task, &self.hosts, outcome);
+        if status == Status::Rescued {
+            self.context.hosts.keep_failure(&self.info.task, &self.hosts, outcome);
+        }
+    }
+
+    /// The same, for a result of an earlier process.
+    pub(super) fn restore(&self, outcome: &Outcome, status: Status) {
+        self.context.hosts.restore_items(&self.task, &self.hosts, outcome);
+        self.remember(outcome, status);
+    }
+
+    pub(super) fn sets_facts(&self) -> bool {
+        matches!(self.task.module.traits.sets, Sets::Arguments)
+    }
+
+    pub(super) fn remember_facts(&self, outcome: &Outcome) {
+        self.context.hosts.keep_facts(&self.task, &self.hosts, outcome);
+    }
+}
+
+/// What a module makes of its arguments.
+pub(super) struct Built {
+    pub effects: Effects,
+    pub action: Action,
+    pub check_mode: bool,
+}
+
+/// How much of one node's output is shown as it comes.
+const LIVE_LIMIT: usize = 256 * 1024;
+
+impl NodeRun {
+    /// Hands live output on as events, up to a limit: a flood must not outlive its command in a queue.
+    pub(super) fn live(&self, stderr: bool, text: &[u8]) {
+        if !self.context.options.live_output || self.task.no_log {
+            return;
+        }
+        let before = self.shown.fetch_add(text.len(), Ordering::Relaxed);
+        let emitter = &self.context.emitter;
+        match before {
+            ..LIVE_LIMIT => emitter.output(&self.info, stderr, text),
+            _ if before - LIVE_LIMIT < text.len() => {
+                emitter.end_output(&self.info, stderr);
+                emitter.output(&self.info, stderr, b"\n(there is more output; it is not shown as it comes)\n");
+            }
+            _ => {}
+        }
+    }
+}
+
+struct LiveOutput<'a>(&'a NodeRun);
+
+impl StepSink for LiveOutput<'_> {
+    fn started(&self, _: usize) {}
+
+    fn output(&self, _: usize, stderr: bool, text: &[u8]) {
+        self.0.live(stderr, text);
+    }
+
+    fn finished(&self, _: usize, _: &Outcome) {}
+}

@@ -1,0 +1,94 @@
+//! The check right before a member goes down in its turn. The gate in front of the turn may be minutes old by then: packages were
+//! upgraded, leadership was transferred, another member has died.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    context::Watch,
+    node::{NodeRun, Trouble},
+    surroundings::Target,
+};
+use crate::{
+    inventory::Host,
+    model::{Effects, Outcome},
+    remote::Session,
+    source::{Diagnostics, Key, Kind, Map, Node},
+    task::{Action, Question, Word},
+    template::Scope,
+};
+
+impl NodeRun {
+    /// Another member leads, and each cluster can spare what goes down with this step, now. In the same process, and behind
+    /// everything that takes long.
+    pub(super) async fn spare_again(&self, effects: &Effects, scope: &Scope) -> Result<(), Trouble> {
+        let Target::Host(target) = self.target(scope)? else { return Ok(()) };
+        if !self.takes_down(effects) {
+            return Ok(());
+        }
+        let target = self.context.inventory.host_by_id(target);
+        let mut clusters: BTreeMap<String, Vec<&Host>> = BTreeMap::new();
+        for (member, cluster) in self.members_in_turn(target) {
+            clusters.entry(cluster).or_default().push(member);
+        }
+        let going: Vec<&str> = clusters.values().flatten().map(|member| member.name.as_str()).collect();
+        let allow_outage = !clusters.is_empty() && self.rollout_says(scope, "allow_outage")?;
+        for members in clusters.values() {
+            let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+            for question in self.context.quorum().before_stop(&names, &going, allow_outage) {
+                self.ask(question, scope).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn word(&self, text: &str) -> Node {
+        Node::string(self.task.span, text)
+    }
+
+    fn node(&self, word: &Word) -> Node {
+        match word {
+            Word::One(text) => self.word(text),
+            Word::List(texts) => {
+                Node::new(self.task.span, Kind::Seq(texts.iter().map(|text| self.word(text)).collect()))
+            }
+        }
+    }
+
+    fn rollout_says(&self, scope: &Scope, what: &str) -> Result<bool, Trouble> {
+        let said = self.render(&self.word(&format!("{{{{ rollout.{what} }}}}")), scope)?;
+        Ok(said.to_value().to_string().trim_matches('"').eq_ignore_ascii_case("true"))
+    }
+
+    /// Plays a module for the cluster of a member, as a task would. What it finds against the step is a refusal.
+    async fn ask(&self, question: Question, scope: &Scope) -> Result<(), Trouble> {
+        let Question { module, member, args } = question;
+        let Some(member) = self.context.inventory.host(&member) else { return Ok(()) };
+        let span = self.task.span;
+        let empty = Node::new(span, Kind::Map(Map::default()));
+        let own = module.with_own_cluster(empty, &mut Diagnostics::default());
+        let own = self.render(&own, &self.context.host_scope(member.id, &Watch::default()))?;
+        let given = args.iter().map(|(name, word)| (Key { name: (*name).into(), span }, self.node(word)));
+        let given = self.render(&Node::new(span, Kind::Map(Map::new(given.collect()))), scope)?;
+        let (Kind::Map(mut all), Kind::Map(given)) = (own.kind, given.kind) else { return Ok(()) };
+        for (key, node) in given.iter() {
+            all.push(key.clone(), node.clone());
+        }
+        let built = self.build_module(module, &Node::new(span, Kind::Map(all)), scope)?;
+        let Action::Engine(action) = built.action else { return Ok(()) };
+        let fenced = self.can_change(&built.effects, built.check_mode);
+        let session = Arc::new(Session { fenced, ..self.session(scope)? });
+        let context = self.action_context(session, fenced);
+        let outcome = match action.run(&context).await.map_err(Trouble::from) {
+            Ok(outcome) => outcome,
+            Err(Trouble::Failed(outcome, _)) => *outcome,
+            Err(trouble) => return Err(trouble),
+        };
+        match outcome.failed {
+            false => Ok(()),
+            true => {
+                let msg = format!("nothing was stopped, since by now {} may not go down: {}", member.name, outcome.msg);
+                Err(Trouble::Failed(Box::new(Outcome { refused: true, msg, ..outcome }), None))
+            }
+        }
+    }
+}

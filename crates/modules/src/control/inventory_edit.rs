@@ -1,0 +1,142 @@
+//! `inventory_edit`: a file of the inventory says what has become of a member.
+
+use std::{
+    fs,
+    io::Write as _,
+    ops::Range,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, scratch::Scratch,
+};
+use crate::{
+    inventory::edit::{self, Edit},
+    model::{Diff, Effects, Outcome},
+    source::disk,
+    task::Permit,
+};
+
+/// Files are read, changed and written by one task at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Changes a file of the inventory at certain places, if what it says there still is what it was when that was decided.
+///
+/// With `cluster`, only the entry of that cluster is looked at: whatever has become of the others meanwhile stays. The new file
+/// appears at once, and with the mode of the old one. Comments stay. What somebody has changed meanwhile is left alone, and the
+/// task fails and says what was to be written.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InventoryEdit {
+    path: String,
+    /// The name of the cluster whose entry is meant; the whole file if not given.
+    #[serde(default)]
+    cluster: String,
+    /// The SHA-256 of the entry as it was.
+    before: String,
+    /// The SHA-256 of the entry as it shall be.
+    after: String,
+    /// What to write where, in bytes of the entry as it was.
+    #[serde(default)]
+    edits: Vec<EditEntry>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EditEntry {
+    /// The first byte that goes.
+    start: usize,
+    /// The first byte that stays.
+    end: usize,
+    /// What comes there.
+    #[serde(default)]
+    text: String,
+}
+
+impl Module for InventoryEdit {
+    const NAME: &'static str = "inventory_edit";
+    const EXAMPLE: &'static str = "\
+- name: The inventory
+  inventory_edit:
+    path: /srv/etcd/inventory.yaml
+    cluster: prod
+    before: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+    after: fcde2b2edba56bf408601fb721fe9b5c338d10ee429ea04fae5511b68fbf8fb9
+    edits: [{ start: 0, end: 3, text: bar }]
+  on: operator
+";
+    const RESULT: &'static [ResultField] = &[];
+
+    fn effects(&self) -> Effects {
+        Effects { here: true, ..Effects::converging() }
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        Ok(Action::Engine(Box::new(self)))
+    }
+}
+
+#[async_trait]
+impl EngineAction for InventoryEdit {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let failed = |error: std::io::Error| ActionError::Failed(format!("{}: {error}", self.path));
+        // A link stays one.
+        let path = fs::canonicalize(&self.path).map_err(failed)?;
+        let permit = if context.check_mode() { None } else { Some(context.permit()?) };
+        // What another cluster's task of this run has written in between must not be lost.
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = fs::read_to_string(&path).map_err(failed)?;
+        let entry = self.entry(&text).ok_or_else(|| ActionError::Failed(self.moved()))?;
+        let sum = disk::sum(text[entry.clone()].as_bytes());
+        if sum == self.after {
+            return Ok(Outcome::ok());
+        }
+        let edits: Vec<Edit> = self.edits.iter().map(EditEntry::edit).collect();
+        let new = edit::apply(&text[entry.clone()], &edits)
+            .filter(|new| sum == self.before && disk::sum(new.as_bytes()) == self.after);
+        let Some(new) = new else { return Err(ActionError::Failed(self.moved())) };
+        let new = [&text[..entry.start], &new, &text[entry.end..]].concat();
+        if let Some(permit) = permit {
+            write(&path, &new, &permit).map_err(failed)?;
+        }
+        let diff = vec![Diff { label: self.path.clone(), before: text, after: new }];
+        Ok(Outcome { diff, ..Outcome::changed() })
+    }
+}
+
+impl InventoryEdit {
+    /// What is looked at, and changed.
+    fn entry(&self, text: &str) -> Option<Range<usize>> {
+        match self.cluster.as_str() {
+            "" => Some(0..text.len()),
+            cluster => edit::cluster_entry(text, cluster),
+        }
+    }
+
+    fn moved(&self) -> String {
+        let words: Vec<&str> = self.edits.iter().map(|edit| edit.text.trim()).filter(|text| !text.is_empty()).collect();
+        let words = if words.is_empty() { "the entry goes".to_owned() } else { words.join("; ") };
+        format!("{} was changed meanwhile, and is left alone. What was to be changed there: {words}", self.path)
+    }
+}
+
+impl EditEntry {
+    fn edit(&self) -> Edit {
+        Edit { start: self.start, end: self.end, text: self.text.clone() }
+    }
+}
+
+fn write(path: &Path, text: &str, permit: &Permit) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let (scratch, mut file) = Scratch::create(folder, permit)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(fs::metadata(path)?.permissions())?;
+    file.sync_all()?;
+    scratch.keep_as(path)?;
+    fs::File::open(folder)?.sync_all()
+}

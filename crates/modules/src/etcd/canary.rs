@@ -1,0 +1,139 @@
+//! `etcd_canary`: sees what clients see, while something is done to the members.
+
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+};
+use crate::model::{Effects, Outcome, Seconds};
+use etcdrun_etcd::etcd::{Canary, Sight};
+
+/// Writes and reads a key several times a second, from when it is first called to when it is stopped.
+///
+/// Each call says how the cluster has answered since: how many writes were acknowledged, which calls failed, and the longest
+/// time without an acknowledged write. It refuses once that was longer than `max_stall`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdCanary {
+    #[serde(default)]
+    cluster: ClusterArgs,
+    /// The key.
+    #[serde(default = "key")]
+    key: String,
+    /// The longest the cluster may not answer.
+    #[serde(default = "max_stall")]
+    max_stall: Seconds,
+    #[serde(default)]
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// It goes on.
+    #[default]
+    Started,
+    /// It has ended.
+    Stopped,
+}
+
+fn key() -> String {
+    "/etcdrun/canary".into()
+}
+
+fn max_stall() -> Seconds {
+    Seconds(Duration::from_secs(5))
+}
+
+impl Module for EtcdCanary {
+    const NAME: &'static str = "etcd_canary";
+    const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
+    const EXAMPLE: &'static str = "\
+- name: See what clients see
+  etcd_canary:
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "writes", doc: "Writes that were acknowledged and read back." },
+        ResultField { name: "errors", doc: "Calls that failed." },
+        ResultField { name: "longest_gap", doc: "The longest time between two acknowledged writes, in seconds." },
+        ResultField { name: "problems", doc: "What the first failed calls said." },
+    ];
+
+    fn effects(&self) -> Effects {
+        // Its key is its own: nothing on a host, and nothing that anyone else has.
+        Effects::read_only()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Call { cluster, module: self })))
+    }
+}
+
+struct Call {
+    module: EtcdCanary,
+    cluster: Cluster,
+}
+
+/// The canaries of this run, by cluster.
+fn aviary() -> &'static Mutex<HashMap<String, Canary>> {
+    static AVIARY: LazyLock<Mutex<HashMap<String, Canary>>> = LazyLock::new(Mutex::default);
+    &AVIARY
+}
+
+#[async_trait]
+impl EngineAction for Call {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let (EtcdCanary { key, state, .. }, cluster) = (&self.module, &self.cluster.name);
+        if context.check_mode() {
+            return Ok(Outcome::ok());
+        }
+        let canaries = || aviary().lock().unwrap_or_else(PoisonError::into_inner);
+        if *state == State::Stopped {
+            let canary = canaries().remove(cluster);
+            return Ok(match canary {
+                Some(canary) => self.told(&canary.sight()),
+                None => Outcome { msg: "there was none".into(), ..Outcome::ok() },
+            });
+        }
+        let sight = canaries().get(cluster).map(Canary::sight);
+        if let Some(sight) = sight {
+            return Ok(self.told(&sight));
+        }
+        let clients = self.cluster.clients(context).await?;
+        canaries().insert(cluster.clone(), Canary::start(clients, key.clone()));
+        Ok(self.told(&Sight::default()))
+    }
+}
+
+impl Call {
+    fn told(&self, sight: &Sight) -> Outcome {
+        let (longest, limit) = (sight.longest, self.module.max_stall.0);
+        let milliseconds = longest.as_millis();
+        let msg = format!(
+            "{} writes, {} errors, longest gap {milliseconds} ms (limit {})",
+            sight.writes, sight.errors, self.module.max_stall
+        );
+        let outcome = Outcome { msg, ..Outcome::ok() }
+            .with("writes", sight.writes)
+            .with("errors", sight.errors)
+            .with("longest_gap", longest.as_secs_f64())
+            .with("problems", sight.words.clone());
+        if longest <= limit {
+            return outcome;
+        }
+        let why = sight.words.last().map(|words| format!(": {words}")).unwrap_or_default();
+        let msg =
+            format!("the cluster did not answer for {milliseconds} ms, and {} may be{why}", self.module.max_stall);
+        Outcome { failed: true, refused: true, msg, ..outcome }
+    }
+}

@@ -1,0 +1,432 @@
+//! `etcd_gate`: waits until the rules for a change hold.
+
+use std::{path::PathBuf, time::Duration};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits,
+    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    hosts::{Questions, Server, see_hosts, ways},
+    local,
+    service::{Down, down},
+};
+use crate::{
+    model::RolloutPart,
+    model::{Effects, Outcome, Seconds, Value, Version},
+};
+use etcdrun_etcd::etcd::{
+    agree::agreement,
+    observe::{Observation, observe},
+    rules::{
+        Answer, Consent, Decided, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step,
+        Verdict, judge,
+    },
+    snapshot,
+};
+
+/// Waits until all rules hold that guard a change of a cluster, and says which does not.
+///
+/// It only looks. Which rules count depends on what is to be done (`profile`) and when (`gate`); docs/gates.md has the list.
+/// What cannot become true by waiting fails at once, everything else when the time is over.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdGate {
+    #[serde(default)]
+    cluster: ClusterArgs,
+    /// What is to be done.
+    profile: GateProfile,
+    /// When this is.
+    #[serde(default)]
+    gate: GateMoment,
+    /// The member in turn.
+    #[serde(default)]
+    name: Option<String>,
+    /// Other members that go down with it, because they are on the same machine.
+    #[serde(default)]
+    along: Vec<String>,
+    /// What is to happen to the list of members.
+    #[serde(default)]
+    change: Option<GateChange>,
+    /// What the member in turn was found to be when it was decided that it goes. If it is something else by now, the gate is shut.
+    #[serde(default)]
+    decided: Option<GateDecided>,
+    /// The guest of the member in turn is powered off before it is taken out.
+    #[serde(default)]
+    fenced: bool,
+    /// For an upgrade: the version from which it goes.
+    #[serde(default)]
+    from: Option<Version>,
+    /// For an upgrade: the version to which it goes.
+    #[serde(default)]
+    to: Option<Version>,
+    /// The file of the new server on the members, and what the catalogue says its checksum is.
+    #[serde(default)]
+    server: Option<GateServer>,
+    /// A snapshot on this machine, which is verified; `false` if none is wanted.
+    #[serde(default)]
+    snapshot: Option<Value>,
+    /// The field `observation` of an earlier gate: what must not have changed since.
+    #[serde(default)]
+    before: Option<Value>,
+    /// The folder for the data.
+    #[serde(default = "data_dir")]
+    data_dir: String,
+    /// The cluster may stop answering, as one of one or two members does.
+    #[serde(default)]
+    allow_outage: bool,
+    /// Go from 3.4 to 3.5 although authentication is on.
+    #[serde(default)]
+    allow_auth_hop: bool,
+    /// Give up after this long.
+    #[serde(default = "one_minute")]
+    timeout: Seconds,
+}
+
+/// A kind of change.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateProfile {
+    /// Another version, up or down.
+    Upgrade,
+    /// The same version again: settings, keys, a boot.
+    Restart,
+    /// A member goes, and another comes.
+    Replace,
+    /// The quota is used up.
+    Nospace,
+    /// Certificates are expired.
+    Certificate,
+}
+
+/// A change of the list of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateChange {
+    /// A learner comes.
+    Add,
+    /// The member in turn goes, to be replaced.
+    Remove,
+    /// The member in turn goes, for good.
+    Shrink,
+}
+
+/// What a member was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateDecided {
+    /// A voter that does not serve.
+    Dead,
+    /// A voter that runs, on damaged data.
+    Corrupt,
+    /// No voter any more.
+    Gone,
+}
+
+/// When rules are asked.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GateMoment {
+    /// Once, before the first member has its turn: the data of all members is compared, for which each of them reads all that it has.
+    Begin,
+    /// Before anything is done to a member.
+    #[default]
+    Before,
+    /// Right before it is stopped.
+    Stop,
+    /// Once it has started again.
+    After,
+    /// Once all members have had their turn.
+    Settled,
+    /// Before a member whose turn has failed gets back the version that it had.
+    Back,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GateServer {
+    /// The file on the members.
+    #[serde(default)]
+    path: String,
+    /// The checksum of the release in the catalogue.
+    #[serde(default)]
+    sha256: String,
+}
+
+fn data_dir() -> String {
+    "/var/lib/etcd/data".into()
+}
+
+fn one_minute() -> Seconds {
+    Seconds(Duration::from_secs(60))
+}
+
+impl Module for EtcdGate {
+    const NAME: &'static str = "etcd_gate";
+    const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
+    const TRAITS: Traits = Traits { rollout: Some(RolloutPart::Gate), ..Traits::NONE };
+    const EXAMPLE: &'static str = "\
+- name: May this member restart?
+  etcd_gate:
+    profile: restart
+    name: \"{{ inventory_hostname }}\"
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "observation", doc: "What every member said; `before` of a later gate takes it." },
+        ResultField { name: "cluster", doc: "The cluster's name." },
+        ResultField { name: "gate", doc: "When this was." },
+        ResultField { name: "findings", doc: "What each rule said: `rule`, `answer`, `what`, `way_out`." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::read_only().perishable()
+    }
+
+    fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let cluster = self.cluster.known()?;
+        if self.server.as_ref().is_some_and(|server| server.path.is_empty() || server.sha256.is_empty()) {
+            return Err(ModuleError::new("`server` takes a `path` and a `sha256`"));
+        }
+        let step = match (self.from, self.to) {
+            (Some(from), Some(to)) => Some(Step { from, to }),
+            (None, None) => None,
+            _ => return Err(ModuleError::new("`from` and `to` go together")),
+        };
+        let before = match self.before.clone() {
+            None | Some(Value::Null) => None,
+            Some(value) => Some(serde_json::from_value(value).map_err(|error| {
+                ModuleError::new(format!("`before` is not what a gate has seen: {error}"))
+                    .help("register an earlier `etcd_gate`, and give its field `observation`")
+            })?),
+        };
+        let (snapshot, no_snapshot) = match &self.snapshot {
+            None | Some(Value::Null) => (None, false),
+            Some(Value::Bool(false)) => (None, true),
+            Some(Value::String(path)) => {
+                let given = local::with_home(path);
+                (Some(context.file_paths.last().map_or_else(|| given.clone(), |folder| folder.join(&given))), false)
+            }
+            Some(_) => return Err(ModuleError::new("`snapshot` is a file, or `false`")),
+        };
+        let consent = Consent {
+            outage: self.allow_outage,
+            auth_hop: self.allow_auth_hop,
+            no_snapshot,
+            shrink: self.change == Some(GateChange::Shrink),
+            fenced: self.fenced,
+        };
+        let profile = match self.profile {
+            GateProfile::Upgrade => Profile::Upgrade,
+            GateProfile::Restart => Profile::Restart,
+            GateProfile::Replace => Profile::Replace,
+            GateProfile::Nospace => Profile::Nospace,
+            GateProfile::Certificate => Profile::Certificate,
+        };
+        let gate = match self.gate {
+            GateMoment::Begin => Gate::Begin,
+            GateMoment::Before => Gate::Before,
+            GateMoment::Stop => Gate::Stop,
+            GateMoment::After => Gate::After,
+            GateMoment::Settled => Gate::Settled,
+            GateMoment::Back => Gate::Back,
+        };
+        Ok(Action::Engine(Box::new(Wait { cluster, profile, gate, step, before, snapshot, consent, module: self })))
+    }
+}
+
+struct Wait {
+    module: EtcdGate,
+    cluster: Cluster,
+    profile: Profile,
+    gate: Gate,
+    step: Option<Step>,
+    before: Option<Observation>,
+    snapshot: Option<PathBuf>,
+    consent: Consent,
+}
+
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between looks for something that etcd itself does every few seconds: all members are asked each time, while they serve others.
+const LONG_PAUSE: Duration = Duration::from_millis(300);
+/// How often hosts are asked why a member does not answer.
+const LOOK_AT_HOSTS: Duration = Duration::from_secs(2);
+/// How long a single look may take.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long the first one may take, which only wants to know how far the leader is: a host that is gone would hold it up for nothing.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// No waiting helps against these.
+const HOPELESS: &[&str] = &[
+    "small-cluster",
+    "addresses-known",
+    "address-at-start",
+    "client-address",
+    "client-port",
+    "as-decided",
+    "one-minor",
+    "forbidden-3.5.0",
+    "floor-3.5",
+    "floor-3.6",
+    "patch-3.5-first",
+    "patch-3.6-first",
+    "auth-3.4",
+    "patch-before-replace",
+    "binary-verified",
+    "snapshot-verified",
+    "data-agrees",
+    "strict-reconfig",
+    "disk-room",
+    "members-unchanged",
+    "way-back",
+];
+/// A clock that is wrong after a boot is set within this time, or nobody sets it.
+const CLOCKS_ARE_SET: Duration = Duration::from_secs(30);
+
+fn is_hopeless(finding: &Finding, waited: Duration) -> bool {
+    let is_late = finding.rule == "clock" && waited >= CLOCKS_ARE_SET;
+    is_late || HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. })
+}
+
+#[async_trait]
+impl EngineAction for Wait {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let timeout = self.module.timeout;
+        let clients = match self.cluster.clients(context).await {
+            // A plan may be of a cluster that does not exist yet.
+            Err(ActionError::Failed(msg)) if context.check_mode() => {
+                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+            }
+            clients => clients?,
+        };
+        let (names, peers) = (self.cluster.names(), self.cluster.peer_urls());
+        let snapshot = self.verified_snapshot().await;
+        let data = match self.gate {
+            Gate::Begin if context.check_mode() => {
+                let msg = "would compare the data of the members".to_owned();
+                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+            }
+            Gate::Begin => Some(agreement(&clients, &observe(&clients, LOOK).await).await),
+            _ => None,
+        };
+        let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
+        let mut mark = observe(&clients, FIRST_LOOK).await.mark();
+        loop {
+            let now = observe(&clients, LOOK).await;
+            let hosts = self.hosts(context, &now).await;
+            let situation = Situation {
+                peers: &peers,
+                client_port: Some(self.cluster.client_port),
+                cluster: &self.cluster.name,
+                command: &context.command,
+                before: self.before.as_ref(),
+                target: self.module.name.as_deref(),
+                along: &self.module.along,
+                mark: mark.or_else(|| now.mark()),
+                step: self.step,
+                hosts: &hosts,
+                snapshot,
+                data: data.as_ref(),
+                change: self.module.change.map(GateChange::rule),
+                decided: self.module.decided.map(GateDecided::rule),
+                consent: self.consent,
+                ..Situation::new(&names, &now)
+            };
+            let verdict = judge(self.profile, self.gate, &situation);
+            if verdict.holds() {
+                return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
+            }
+            // An alarm that is there before anything was done does not go by itself.
+            let is_alarm = |finding: &Finding| self.gate == Gate::Before && finding.rule == "no-alarm";
+            let hopeless = verdict.against().any(|finding| is_alarm(finding) || is_hopeless(finding, start.elapsed()));
+            let is_over = start.elapsed() >= timeout.0;
+            let is_due = is_over || start.elapsed() >= next_look;
+            let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };
+            next_look = if is_due { start.elapsed() + LOOK_AT_HOSTS } else { next_look };
+            if hopeless || context.check_mode() || is_over || !causes.is_empty() {
+                let said = std::iter::once(verdict.told()).chain(causes).collect::<Vec<_>>().join("\n");
+                let msg = match is_over && !hopeless && !context.check_mode() {
+                    true => format!("the gate is shut, also after {:?}: {said}", timeout.0),
+                    false => format!("the gate is shut: {said}"),
+                };
+                // A plan goes on: by then the gate may be open.
+                let outcome = self.told(&now, &verdict, msg);
+                return Ok(match context.check_mode() {
+                    true => Outcome { unknown: true, ..outcome },
+                    false => Outcome { failed: true, refused: true, ..outcome },
+                });
+            }
+            mark = mark.or_else(|| now.mark());
+            context.wait(if self.gate == Gate::Settled { LONG_PAUSE } else { PAUSE }).await?;
+        }
+    }
+}
+
+impl GateDecided {
+    fn rule(self) -> Decided {
+        match self {
+            Self::Dead => Decided::Dead,
+            Self::Corrupt => Decided::Corrupt,
+            Self::Gone => Decided::Gone,
+        }
+    }
+}
+
+impl GateChange {
+    fn rule(self) -> MemberChange {
+        match self {
+            Self::Add => MemberChange::AddLearner,
+            Self::Remove | Self::Shrink => MemberChange::Remove { replaced: false },
+        }
+    }
+}
+
+impl Wait {
+    async fn hosts(&self, context: &ActionContext, now: &Observation) -> Vec<HostSeen> {
+        // What is asked again and again after a start is asked of etcd alone.
+        if matches!(self.gate, Gate::Begin | Gate::After | Gate::Settled | Gate::Back) {
+            return Vec::new();
+        }
+        let EtcdGate { data_dir, server, .. } = &self.module;
+        let server = server.as_ref().map(|server| Server { path: &server.path, sha256: &server.sha256, size: 0 });
+        let target = self.module.name.as_deref();
+        let questions = Questions { data_dir, client_port: self.cluster.client_port, server, target };
+        see_hosts(&ways(context, &self.cluster.members), questions, now).await
+    }
+
+    /// Why members do not answer, as far as their hosts know. Before the time is over only of those that nobody will start
+    /// again: there is nothing to wait for.
+    async fn causes(&self, context: &ActionContext, now: &Observation, is_over: bool) -> Vec<String> {
+        if context.check_mode() || !matches!(self.gate, Gate::Settled | Gate::After) {
+            return Vec::new();
+        }
+        let mut reasons = Vec::new();
+        for silent in now.members.iter().filter(|seen| seen.answer.is_err()) {
+            match tokio::time::timeout(LOOK, down(context, &silent.name)).await {
+                Ok(Some(Down::Restarting(_))) if !is_over => {}
+                Ok(Some(cause)) => reasons.push(cause.text()),
+                _ => {}
+            }
+        }
+        reasons
+    }
+
+    async fn verified_snapshot(&self) -> Option<SnapshotSeen> {
+        let path = self.snapshot.clone()?;
+        let read = tokio::task::spawn_blocking(move || {
+            let size = std::fs::metadata(&path).map_or(0, |file| file.len());
+            SnapshotSeen { size, sum_matches: snapshot::verify(&path).is_ok(), age: snapshot::age(&path) }
+        });
+        read.await.ok()
+    }
+
+    fn told(&self, now: &Observation, verdict: &Verdict, msg: String) -> Outcome {
+        let value = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
+        Outcome { msg, ..Outcome::ok() }
+            .with("cluster", self.cluster.name.as_str())
+            .with("gate", value(serde_json::to_value(self.module.gate)))
+            .with("observation", value(serde_json::to_value(now)))
+            .with("findings", value(serde_json::to_value(&verdict.findings)))
+    }
+}

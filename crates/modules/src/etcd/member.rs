@@ -1,0 +1,389 @@
+//! `etcd_member`: who belongs to a cluster, one change at a time.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd_client::MemberAddOptions;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
+};
+use crate::model::{Disruption, Effects, Outcome, Seconds};
+use etcdrun_etcd::etcd::{
+    EtcdError, MemberClient,
+    observe::{Listed, Observation, learner_progress, observe, see},
+    rules::{Answer, Consent, Gate, MemberChange, Profile, Situation, judge},
+};
+
+/// Adds a member to a cluster as a learner, gives it a vote, or takes it out.
+///
+/// Nothing but learners is ever added: a voter that has not started counts against the majority. A learner gets its vote
+/// once it has applied what the leader had; one that does not get there in time is taken out again. A member that is alive
+/// goes only after another has taken its place, and never while it leads.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdMember {
+    /// The member.
+    name: String,
+    /// What it is to be.
+    state: MemberState,
+    /// The cluster; a member's own if not given. Who comes is among its `members`.
+    #[serde(default)]
+    cluster: ClusterArgs,
+    /// Where the other members connect.
+    #[serde(default = "peer_port")]
+    peer_port: u16,
+    /// Another one has taken its place already.
+    #[serde(default)]
+    replaced: bool,
+    /// The cluster may have one member less, for good.
+    #[serde(default)]
+    allow_shrink: bool,
+    /// How long a learner has to catch up.
+    #[serde(default = "five_minutes")]
+    timeout: Seconds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum MemberState {
+    /// Listed, at least as a learner.
+    Learner,
+    /// Listed, with a vote.
+    Voter,
+    /// Not listed.
+    Absent,
+}
+
+fn peer_port() -> u16 {
+    2380
+}
+
+fn five_minutes() -> Seconds {
+    Seconds(Duration::from_secs(300))
+}
+
+impl Module for EtcdMember {
+    const NAME: &'static str = "etcd_member";
+    const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
+    const EXAMPLE: &'static str = "\
+- name: A learner
+  etcd_member:
+    name: \"{{ inventory_hostname }}\"
+    state: learner
+  register: learner
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField { name: "id", doc: "The member's id, in hexadecimal." },
+        ResultField { name: "environment", doc: "What a new member has to be told when it starts first." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::converging().disrupting(Disruption::Maybe).careful()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let cluster = self.cluster.known()?;
+        let own = cluster.member(&self.name).cloned();
+        let own = match (own, self.state) {
+            (None, MemberState::Learner | MemberState::Voter) => {
+                return Err(ModuleError::new(format!("`{}` is not among `members`", self.name))
+                    .help("add it to the cluster in the inventory"));
+            }
+            (own, _) => own,
+        };
+        Ok(Action::Engine(Box::new(Change { cluster, own, module: self })))
+    }
+}
+
+struct Change {
+    module: EtcdMember,
+    cluster: Cluster,
+    own: Option<Member>,
+}
+
+const LOOK: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
+
+#[async_trait]
+impl EngineAction for Change {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let cluster = &self.cluster.name;
+        let clients = self.cluster.clients(context).await?;
+        let now = self.named(led(&clients).await);
+        let listed = self.listed(&now).cloned();
+        match (self.module.state, listed) {
+            (MemberState::Learner, Some(listed)) => Ok(self.told(Outcome::ok(), listed.id, now.list())),
+            (MemberState::Learner, None) => self.add(context, &clients, &now).await,
+            (MemberState::Voter, Some(listed)) if !listed.is_learner => {
+                Ok(self.told(Outcome::ok(), listed.id, now.list()))
+            }
+            (MemberState::Voter, Some(listed)) => self.promote(context, &clients, &now, &listed).await,
+            (MemberState::Voter, None) if context.check_mode() => Ok(Outcome { unknown: true, ..Outcome::ok() }),
+            (MemberState::Voter, None) => Err(ActionError::Failed(format!(
+                "{0} is no member of `{cluster}`: add it first (`state: learner`); if it was taken out because it was late, run `etcdrun member replace {0}` or `member add {0}` anew",
+                self.module.name
+            ))),
+            (MemberState::Absent, Some(listed)) => self.remove(context, &clients, &now, &listed).await,
+            (MemberState::Absent, None) if now.list().is_empty() => {
+                Err(ActionError::Failed(format!("no member of `{cluster}` tells who belongs to it")))
+            }
+            (MemberState::Absent, None) => Ok(Outcome::ok()),
+        }
+    }
+}
+
+impl Change {
+    fn peer_url(&self) -> Option<String> {
+        Some(self.own.as_ref()?.peer_url(self.module.peer_port))
+    }
+
+    /// Before its first start the cluster knows its address alone. Here its name is known as well.
+    fn named(&self, mut now: Observation) -> Observation {
+        let url = self.peer_url();
+        let lists = now.members.iter_mut().filter_map(|seen| seen.answer.as_mut().ok()?.list.as_mut().ok());
+        for member in lists.flatten() {
+            if member.name.is_empty() && url.as_ref().is_some_and(|url| member.peer_urls.contains(url)) {
+                member.name.clone_from(&self.module.name);
+            }
+        }
+        now
+    }
+
+    fn listed<'a>(&self, now: &'a Observation) -> Option<&'a Listed> {
+        now.list().iter().find(|member| member.name == self.module.name)
+    }
+
+    fn told(&self, outcome: Outcome, id: u64, list: &[Listed]) -> Outcome {
+        let name =
+            |member: &Listed| if member.name.is_empty() { self.module.name.clone() } else { member.name.clone() };
+        let peer =
+            |member: &Listed| member.peer_urls.iter().map(|url| format!("{}={url}", name(member))).collect::<Vec<_>>();
+        let peers = list.iter().flat_map(peer).collect::<Vec<_>>().join(",");
+        let environment = format!("ETCD_INITIAL_CLUSTER_STATE=existing\nETCD_INITIAL_CLUSTER={peers}\n");
+        outcome.with("id", format!("{id:x}")).with("environment", environment)
+    }
+
+    /// Whether the rules let it happen. What only the hosts know is the business of `etcd_gate`.
+    fn judge(&self, now: &Observation, change: MemberChange) -> Result<(), ActionError> {
+        let names = self.cluster.names();
+        let consent =
+            Consent { shrink: self.module.allow_shrink, no_snapshot: true, outage: true, ..Consent::default() };
+        let situation = Situation {
+            cluster: &self.cluster.name,
+            target: Some(&self.module.name),
+            change: Some(change),
+            consent,
+            planning: true,
+            ..Situation::new(&names, now)
+        };
+        let gates: &[Gate] = match change {
+            MemberChange::Remove { .. } => &[Gate::Before, Gate::Stop],
+            _ => &[Gate::Before],
+        };
+        for gate in gates {
+            let verdict = judge(Profile::Replace, *gate, &situation);
+            if verdict.against().any(|finding| matches!(finding.answer, Answer::Refused { .. })) {
+                return Err(ActionError::Refused(verdict.told()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same in a plan, in which what comes before has not been done: then nobody can say.
+    fn foresee(
+        &self,
+        context: &ActionContext,
+        now: &Observation,
+        change: MemberChange,
+    ) -> Result<Option<Outcome>, ActionError> {
+        match self.judge(now, change) {
+            Err(ActionError::Refused(msg)) if context.check_mode() => {
+                Ok(Some(Outcome { unknown: true, msg, ..Outcome::ok() }))
+            }
+            judged => judged.map(|()| None),
+        }
+    }
+
+    async fn add(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+    ) -> Result<Outcome, ActionError> {
+        let url = self.peer_url().ok_or_else(|| ActionError::Failed("it has no address".into()))?;
+        if let Some(outcome) = self.foresee(context, now, MemberChange::AddLearner)? {
+            return Ok(outcome);
+        }
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would be added as a learner".into(), ..Outcome::changed() });
+        }
+        let start = Instant::now();
+        loop {
+            // Whatever came of the last try.
+            let now = self.named(led(clients).await);
+            if let Some(listed) = self.listed(&now) {
+                let outcome = Outcome { msg: "added as a learner".into(), ..Outcome::changed() };
+                return Ok(self.told(outcome, listed.id, now.list()));
+            }
+            let leader = leader(clients, &now)?;
+            fence(context).await?;
+            let added = async {
+                let mut client = leader.client().await?;
+                let options = MemberAddOptions::new().with_is_learner();
+                leader.bounded(client.member_add([url.clone()], Some(options))).await
+            };
+            pause_after(added.await.map(drop), start).await?;
+        }
+    }
+
+    async fn promote(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+        listed: &Listed,
+    ) -> Result<Outcome, ActionError> {
+        if let Some(outcome) = self.foresee(context, now, MemberChange::Promote)? {
+            return Ok(outcome);
+        }
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would get a vote".into(), ..Outcome::changed() });
+        }
+        let start = Instant::now();
+        let limit = self.module.timeout.0;
+        let mark = now.mark().unwrap_or(u64::MAX);
+        let problem = loop {
+            let problem = match self.try_promotion(context, clients, listed.id, mark).await? {
+                None => {
+                    return Ok(self.told(
+                        Outcome { msg: "has a vote now".into(), ..Outcome::changed() },
+                        listed.id,
+                        now.list(),
+                    ));
+                }
+                Some(problem) => problem,
+            };
+            if start.elapsed() >= limit {
+                break problem;
+            }
+            sleep(PAUSE).await;
+        };
+        // A learner that stays behind is in the way of everything else.
+        self.take_out(context, clients, listed.id, None).await?;
+        let name = &self.module.name;
+        Err(ActionError::Failed(format!(
+            "{name} was not ready for a vote within {limit:?} ({problem}), and was taken out again; see why (`etcdrun logs {name}`), and run the command anew: a new attempt begins with empty data"
+        )))
+    }
+
+    /// Why not yet, if not yet.
+    async fn try_promotion(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        id: u64,
+        mark: u64,
+    ) -> Result<Option<String>, ActionError> {
+        let name = self.module.name.as_str();
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else {
+            return Ok(Some(format!("{name} is not in the inventory")));
+        };
+        match see(own, LOOK).await.answer {
+            Err(error) => match learner_progress(own).await {
+                None => return Ok(Some(error)),
+                Some(learner) if learner.id != id => return Ok(Some(format!("{name} runs as another member"))),
+                Some(learner) if learner.applied_index < mark => {
+                    return Ok(Some(format!("it has applied {} of {mark}", learner.applied_index)));
+                }
+                Some(_) => {}
+            },
+            Ok(view) if view.id != id => return Ok(Some(format!("{name} runs as another member"))),
+            Ok(view) if !view.is_learner => return Ok(None),
+            Ok(view) if !view.has_reached(mark) => {
+                return Ok(Some(format!("it has applied {} of {mark}", view.applied_index)));
+            }
+            Ok(_) => {}
+        }
+        let now = observe(clients, LOOK).await;
+        // Before 3.6.6 only the leader promotes.
+        let Ok(leader) = leader(clients, &now) else { return Ok(Some("nobody leads".into())) };
+        fence(context).await?;
+        let promoted = async {
+            let mut client = leader.client().await?;
+            leader.bounded(client.member_promote(id)).await
+        };
+        match promoted.await {
+            Ok(_) => Ok(None),
+            Err(error @ EtcdError::Refused { .. }) if error.to_string().contains("not a learner") => Ok(None),
+            Err(error) => Ok(Some(error.to_string())),
+        }
+    }
+
+    async fn remove(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+        listed: &Listed,
+    ) -> Result<Outcome, ActionError> {
+        let change = MemberChange::Remove { replaced: self.module.replaced };
+        if let Some(outcome) = if listed.is_learner { None } else { self.foresee(context, now, change)? } {
+            return Ok(outcome);
+        }
+        if context.check_mode() {
+            return Ok(Outcome { msg: "would be taken out".into(), ..Outcome::changed() });
+        }
+        self.take_out(context, clients, listed.id, (!listed.is_learner).then_some(change)).await?;
+        Ok(Outcome { msg: "taken out; its data can never rejoin".into(), ..Outcome::changed() }
+            .with("id", format!("{:x}", listed.id)))
+    }
+
+    /// A voter goes only while the rules let it, also after tries that took long.
+    async fn take_out(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        id: u64,
+        judged: Option<MemberChange>,
+    ) -> Result<(), ActionError> {
+        let start = Instant::now();
+        loop {
+            let now = self.named(led(clients).await);
+            let leader = leader(clients, &now)?;
+            if !now.list().iter().any(|member| member.id == id) {
+                return Ok(());
+            }
+            judged.map_or(Ok(()), |change| self.judge(&now, change))?;
+            fence(context).await?;
+            let removed = async {
+                let mut client = leader.client().await?;
+                leader.bounded(client.member_remove(id)).await
+            };
+            match removed.await {
+                Err(EtcdError::Refused { reason, .. }) if reason.contains("member not found") => return Ok(()),
+                removed => pause_after(removed.map(drop), start).await?,
+            }
+        }
+    }
+}
+
+/// etcd changes no members within seconds of an election, or while one is slow. What was asked may have been done although the
+/// answer was lost, so the list is looked at again either way.
+async fn pause_after(result: Result<(), EtcdError>, start: Instant) -> Result<(), ActionError> {
+    const CALM: Duration = Duration::from_secs(30);
+    match result {
+        Err(error) if !error.is_transient() || start.elapsed() >= CALM => Err(etcd_failed(error)),
+        Ok(()) if start.elapsed() >= CALM => {
+            Err(ActionError::Failed("etcd said yes, and its list does not show it".into()))
+        }
+        _ => {
+            sleep(PAUSE).await;
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! `etcd_service`: a member that runs, with what it should have read.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
+};
+use crate::{
+    model::{Disruption, Effects, Outcome, Resource, Value},
+    remote::Payload,
+};
+use etcdrun_etcd::{
+    etcd::UNIT,
+    etcd::{
+        ClusterRecord, EtcdError, MemberClient, Phase,
+        lead::{hand_over, successors},
+        observe::{Observation, observe, see},
+        rules::{Gate, SPARED, Situation, is_at, judge_those},
+    },
+};
+
+const BODY: &str = concat!(
+    include_str!("../support/systemd.sh"),
+    include_str!("../support/staged.sh"),
+    include_str!("peers.sh"),
+    include_str!("service.sh")
+);
+const HAND_OVER: Duration = Duration::from_secs(10);
+/// How long the others may take to be healthy.
+const SOON: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_secs(10);
+/// How often leadership is transferred away before that is given up.
+const TRANSFERS: usize = 3;
+
+/// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
+///
+/// Members restart one at a time, each only while the other voters that etcd lists have a majority without it; where they do not
+/// yet, they have 15 seconds. The leader first transfers leadership, and then the others are looked at once more. Where the settings
+/// have a new peer address, etcd is told before the member starts with it. A member that restarts is awaited: until it answers, and
+/// has caught up.
+///
+/// What waits beside a file, as FILE.next, goes into its place right before the start. That is new, and etcd may die of it: so every
+/// other member has to answer then, and a change that a member does not survive costs that one only.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdService {
+    /// The member that the target is.
+    name: String,
+    #[serde(default)]
+    cluster: ClusterArgs,
+    /// The program that should run; another one that runs gives way to it.
+    #[serde(default)]
+    server: Option<String>,
+    /// Files that etcd reads when it starts.
+    #[serde(default)]
+    reads: Vec<String>,
+    /// The server's certificate, which it reads all the time. One that waits beside it goes into place with its key.
+    #[serde(default)]
+    certificate: Option<String>,
+    /// Restart also where the cluster stops answering meanwhile, as one of one or two members does.
+    #[serde(default)]
+    allow_outage: bool,
+}
+
+impl Module for EtcdService {
+    const NAME: &'static str = "etcd_service";
+    const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
+    const EXAMPLE: &'static str = "\
+- name: Service
+  etcd_service:
+    name: \"{{ inventory_hostname }}\"
+    reads: [/etc/etcd/etcd.env, /etc/etcd/pki/server.key, /etc/etcd/pki/ca.crt]
+";
+    const RESULT: &'static [ResultField] = &[ResultField { name: "restarted", doc: "Whether it ran before." }];
+
+    fn effects(&self) -> Effects {
+        // What it reads may be about to change, and then nobody knows whether it restarts.
+        Effects::converging().disrupting(Disruption::Maybe).careful().reading(self.reads.iter().map(Resource::path))
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Converge { cluster, module: self })))
+    }
+}
+
+struct Converge {
+    module: EtcdService,
+    cluster: Cluster,
+}
+
+/// The member that may restart, and one that did not come up with what is new.
+#[derive(Default)]
+struct Turn {
+    restarts: tokio::sync::Mutex<()>,
+    failed: Mutex<Option<String>>,
+}
+
+/// One member of a cluster at a time.
+fn turn(cluster: &str) -> Arc<Turn> {
+    static TURNS: LazyLock<Mutex<HashMap<String, Arc<Turn>>>> = LazyLock::new(Mutex::default);
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner).entry(cluster.to_owned()).or_default().clone()
+}
+
+#[async_trait]
+impl EngineAction for Converge {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let looked = context.run(self.payload("look")).await?;
+        let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
+        let next: Vec<&str> = text("next_peers").map(|urls| urls.split(',').collect()).unwrap_or_default();
+        match (text("state"), text("newer")) {
+            _ if looked.failed => Ok(looked),
+            (Some("missing"), _) if context.check_mode() => {
+                Ok(Outcome { msg: "would be started".into(), ..Outcome::changed() })
+            }
+            (Some("active"), None) => Ok(Outcome::ok().with("restarted", false)),
+            (Some("active"), Some(newer)) if context.check_mode() => {
+                Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
+            }
+            (Some("active"), Some(newer)) => self.restart(context, newer, &next, text("peers")).await,
+            _ => self.start(context, &next, &looked).await,
+        }
+    }
+}
+
+impl Converge {
+    fn payload(&self, action: &str) -> Payload {
+        let payload = Payload::new(BODY)
+            .value("unit", UNIT)
+            .value("action", action)
+            .maybe("certificate", self.module.certificate.as_deref())
+            .value("server", self.module.server.as_deref().unwrap_or_default());
+        self.module.reads.iter().fold(payload, Payload::arg)
+    }
+
+    /// One that does not run takes nobody down. But a cluster that exists must know where it is going to be.
+    async fn start(&self, context: &ActionContext, next: &[&str], looked: &Outcome) -> Result<Outcome, ActionError> {
+        let record = ClusterRecord::load(&context.state, &self.cluster.name);
+        let forms = matches!(record, Ok(Some(ClusterRecord { phase: Phase::Forming, .. })));
+        if !forms && !context.check_mode() {
+            let clients = self.cluster.clients(context).await?;
+            let now = observe(&clients, LOOK).await;
+            // One that is alone needs no other, and the word of the operator is enough that it goes back to where it was.
+            let has_run = looked.data.get("has_data").is_some_and(|data| *data == true);
+            if has_run && clients.len() > 1 && !self.module.allow_outage {
+                self.can_be_told(&now, next, looked.data.get("peers").and_then(Value::as_str))?;
+            }
+            self.tell_address(context, &clients, &now, next).await?;
+        }
+        let outcome = context.run(self.payload("start")).await?;
+        self.remember(outcome.failed);
+        Ok(outcome.with("restarted", false))
+    }
+
+    async fn restart(
+        &self,
+        context: &ActionContext,
+        newer: &str,
+        next: &[&str],
+        now: Option<&str>,
+    ) -> Result<Outcome, ActionError> {
+        let turn = turn(&self.cluster.name);
+        let _mine = turn.restarts.lock().await;
+        self.is_first_to_fail(&turn)?;
+        let clients = self.cluster.clients(context).await?;
+        let mut before = self.spared(&clients).await?;
+        // While leadership moves, another member may die, or leadership may come back.
+        for _ in 0..TRANSFERS {
+            if !self.hand_over(&clients, &before).await? {
+                break;
+            }
+            before = self.spared(&clients).await?;
+        }
+        self.can_be_told(&before, next, now)?;
+        if self.tell_address(context, &clients, &before, next).await? {
+            before = self.spared(&clients).await?;
+        }
+        let outcome = context.run(self.payload("restart")).await?;
+        if outcome.failed {
+            self.remember(true);
+            return Ok(outcome);
+        }
+        let healthy = self.await_healthy(&clients, &before).await;
+        self.remember(healthy.is_err());
+        healthy?;
+        Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
+    }
+
+    /// Whether this member is the one that did not come up. It may come up at a second try.
+    fn remember(&self, failed: bool) {
+        let turn = turn(&self.cluster.name);
+        let mut known = turn.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed {
+            *known = Some(self.module.name.clone());
+        } else if known.as_ref() == Some(&self.module.name) {
+            *known = None;
+        }
+    }
+
+    /// What one member did not come up with stays off the others.
+    fn is_first_to_fail(&self, turn: &Turn) -> Result<(), ActionError> {
+        let failed = turn.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // It may itself be on its way back.
+        match failed.filter(|failed| *failed != self.module.name) {
+            None => Ok(()),
+            Some(other) => Err(ActionError::Refused(format!(
+                "{other} did not come up, so {} keeps running with what it has started with before, and what is new waits: `etcdrun logs {other}` says why; correct the inventory, and run this again",
+                self.module.name
+            ))),
+        }
+    }
+
+    /// How things are once the others can do without this one. Where they elect, or one of them has just started, they soon can.
+    async fn spared(&self, clients: &[MemberClient]) -> Result<Observation, ActionError> {
+        let start = Instant::now();
+        loop {
+            let now = observe(clients, LOOK).await;
+            match self.can_spare(&now) {
+                Err(_) if now.voters().count() != 1 && start.elapsed() < SOON => {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                result => return result.map(|()| now),
+            }
+        }
+    }
+
+    /// The other voters must be a majority of all that etcd lists, whatever state this one is in.
+    fn can_spare(&self, now: &Observation) -> Result<(), ActionError> {
+        if self.module.allow_outage {
+            return Ok(());
+        }
+        let (names, name) = (self.cluster.names(), self.module.name.as_str());
+        let cluster = self.cluster.name.as_str();
+        let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
+        let verdict = judge_those(SPARED, Gate::Stop, &situation);
+        let lacks = verdict.against().any(|finding| matches!(finding.rule, "quorum-after" | "small-cluster"));
+        match (verdict.holds(), lacks) {
+            (true, _) => Ok(()),
+            (false, true) => Err(ActionError::Refused(format!(
+                "{name} has to restart, and the cluster cannot spare it: {}\nTo accept that the cluster stops answering: `etcdrun playbook settings.yaml -l {cluster} -e rollout_allow_outage=true`",
+                verdict.told(),
+            ))),
+            (false, false) => Err(ActionError::Refused(format!(
+                "{name} has to restart with what is new, which waits until all others answer: {}",
+                verdict.told()
+            ))),
+        }
+    }
+
+    /// Whether leadership was transferred away. Who leads is read again just before. Afterwards another one leads, and the others
+    /// serve with it.
+    async fn hand_over(&self, clients: &[MemberClient], before: &Observation) -> Result<bool, ActionError> {
+        let name = self.module.name.as_str();
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(false) };
+        if before.leader().map(|(leader, _)| leader) != Some(name) {
+            return Ok(false);
+        }
+        let now = led(clients).await;
+        let client_of = |name: &str| clients.iter().find(|client| *client.name == *name).cloned();
+        let others: Vec<_> = successors(&now, name)
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|other| client_of(&other.name).map(|client| (other, client)))
+            .collect();
+        if others.is_empty() {
+            // It leads no more, or is alone, which was allowed.
+            return Ok(false);
+        }
+        let failed = |error: EtcdError| ActionError::Failed(format!("cannot transfer leadership: {error}"));
+        hand_over(own, &others, HAND_OVER).await.map(|successor| successor.is_some()).map_err(failed)
+    }
+
+    /// Fails if the member is to start elsewhere than it did before, and no other can be asked where etcd has it.
+    fn can_be_told(&self, seen: &Observation, next: &[&str], before: Option<&str>) -> Result<(), ActionError> {
+        let moves = |before: &str| !before.split(',').any(|listens| is_at(listens, next));
+        if next.is_empty() || !before.is_some_and(moves) || !seen.list().is_empty() {
+            return Ok(());
+        }
+        Err(ActionError::Refused(format!(
+            "cannot start {} at {}: no member answers where the inventory has it, so etcd cannot be told of the new peer address. Put the old `peer_port` and `ip` back, and change them while the cluster can be asked; if this is the old address, and another one was only tried: `etcdrun playbook site.yaml -l {} -e etcd_allow_outage=true`",
+            self.module.name,
+            next.join(", "),
+            self.cluster.name
+        )))
+    }
+
+    /// Tells the cluster where this member is going to be, if its settings have it listen elsewhere than etcd lists it. Without
+    /// that it would look healthy, since it dials the others, and none of them could dial it.
+    async fn tell_address(
+        &self,
+        context: &ActionContext,
+        clients: &[MemberClient],
+        now: &Observation,
+        next: &[&str],
+    ) -> Result<bool, ActionError> {
+        let name = self.module.name.as_str();
+        let Some(listed) = now.list().iter().find(|member| member.name == name) else { return Ok(false) };
+        if next.is_empty() || next.iter().any(|listens| is_at(listens, &listed.peer_urls)) {
+            return Ok(false);
+        }
+        let (old, next) = (listed.peer_urls.join(", "), next.join(", "));
+        let wanted = self.cluster.peer_urls().into_iter().find(|(member, url)| member == name && next == *url);
+        let refused = |why: &str| {
+            Err(ActionError::Refused(format!(
+                "cannot start {name} at {next}: etcd lists it at {old}, and {why}; nothing was restarted. Put the old address back, or give the member a new place with `etcdrun member move`"
+            )))
+        };
+        match wanted {
+            None => refused("the inventory has neither of the two"),
+            // Before 3.5.31 and 3.6.12 an update makes a voter of a learner, ready or not.
+            Some(_) if listed.is_learner => refused("it is a learner, whose address etcd does not change safely"),
+            Some((_, url)) => {
+                let leader = leader(clients, now)?;
+                fence(context).await?;
+                let mut client = leader.client().await.map_err(etcd_failed)?;
+                leader.bounded(client.member_update(listed.id, [url])).await.map_err(etcd_failed)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// It answers, and has applied all that was there before.
+    async fn await_healthy(&self, clients: &[MemberClient], before: &Observation) -> Result<(), ActionError> {
+        const LIMIT: Duration = Duration::from_secs(120);
+        let name = self.module.name.as_str();
+        let Some(own) = clients.iter().find(|client| &*client.name == name) else { return Ok(()) };
+        let index = before.views().map(|(_, view)| view.raft_index).max().unwrap_or_default();
+        let start = Instant::now();
+        loop {
+            let seen = see(own, LOOK).await;
+            let problem = match (&seen.answer, seen.trouble()) {
+                (Ok(view), None) if view.has_reached(index) => return Ok(()),
+                (Ok(view), None) => format!("it has applied {} of {index}", view.applied_index),
+                (_, problem) => problem.unwrap_or_default(),
+            };
+            if start.elapsed() >= LIMIT {
+                return Err(ActionError::Failed(format!(
+                    "{name} is not healthy {LIMIT:?} after its restart: {problem}"
+                )));
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// A member's service that does not run, and why.
+pub(super) enum Down {
+    /// Somebody stopped it, and nobody starts it.
+    Stopped(String),
+    /// It was given up.
+    Failed(String),
+    /// It starts over and over.
+    Restarting(String),
+}
+
+impl Down {
+    pub fn text(self) -> String {
+        let (Self::Stopped(text) | Self::Failed(text) | Self::Restarting(text)) = self;
+        text
+    }
+}
+
+/// Why a member's service does not run although it was started, and will not by itself, if that is so.
+pub(super) async fn trouble(context: &ActionContext, member: &str) -> Option<String> {
+    match down(context, member).await? {
+        Down::Stopped(_) => None,
+        other => Some(other.text()),
+    }
+}
+
+pub(super) async fn down(context: &ActionContext, member: &str) -> Option<Down> {
+    let session = context.reach.session(member, &context.session)?;
+    let payload = Payload::new(BODY).value("unit", UNIT).value("action", "trouble").value("server", "");
+    let outcome = session.run_one(payload, false).await.ok()?;
+    let text = |name: &str| outcome.data.get(name).and_then(Value::as_str);
+    let said = format!("etcd does not stay up on {member}:\n{}", text("said")?);
+    Some(match text("state") {
+        Some("inactive") => {
+            Down::Stopped(format!("etcd is stopped on {member}; `systemctl start etcd` there starts it"))
+        }
+        Some("failed") => Down::Failed(said),
+        _ => Down::Restarting(said),
+    })
+}

@@ -1,0 +1,124 @@
+//! `etcd_unwritten`: whether a last backup is still the last word.
+
+use std::{sync::LazyLock, time::Duration};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+};
+use crate::model::{Effects, Outcome};
+use etcdrun_etcd::etcd::observe::{Observation, observe};
+
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Refuses to go on where a cluster was written to since a backup that an earlier process has taken.
+///
+/// A run that is resumed may be days older than its backup. Within one process it is only seconds, in which clients may well write:
+/// then you have stopped them, or do not need what they write. Only members that answer count.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdUnwritten {
+    #[serde(default)]
+    cluster: ClusterArgs,
+    /// The revision that the backup has.
+    #[serde(default)]
+    revision: i64,
+    /// When it was taken.
+    at: String,
+    /// By which process: `by` of `etcd_backup`.
+    by: String,
+    /// The id of the cluster that it is of, in hexadecimal.
+    cluster_id: String,
+}
+
+/// Tells this process from others.
+pub(super) static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:016x}", rand::random::<u64>()));
+
+impl Module for EtcdUnwritten {
+    const NAME: &'static str = "etcd_unwritten";
+    const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
+    const EXAMPLE: &'static str = "\
+- name: Check that nothing was written since the last backup
+  etcd_unwritten:
+    revision: \"{{ last_backup.revision }}\"
+    at: \"{{ last_backup.at }}\"
+    by: \"{{ last_backup.by }}\"
+    cluster_id: \"{{ last_backup.cluster_id }}\"
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] =
+        &[ResultField { name: "revision", doc: "The highest revision that a member has, if one answers." }];
+
+    fn effects(&self) -> Effects {
+        Effects::read_only().perishable()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        let at = self.at.parse::<Timestamp>();
+        let at = at.map_err(|error| ModuleError::new(format!("`at: {}` is no time: {error}", self.at)))?;
+        let cluster = self.cluster.known()?;
+        Ok(Action::Engine(Box::new(Compare {
+            cluster,
+            revision: self.revision,
+            at,
+            is_ours: self.by == *PROCESS,
+            id: self.cluster_id,
+        })))
+    }
+}
+
+struct Compare {
+    cluster: Cluster,
+    revision: i64,
+    at: Timestamp,
+    is_ours: bool,
+    id: String,
+}
+
+#[async_trait]
+impl EngineAction for Compare {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let clients = self.cluster.clients(context).await?;
+        let now = observe(&clients, LOOK).await;
+        match self.problem(&now) {
+            Some(problem) => Err(ActionError::Refused(problem)),
+            None => {
+                let outcome = Outcome::ok();
+                Ok(match now.views().map(|(_, view)| view.revision).max() {
+                    Some(revision) => outcome.with("revision", revision),
+                    None => outcome,
+                })
+            }
+        }
+    }
+}
+
+impl Compare {
+    fn problem(&self, now: &Observation) -> Option<String> {
+        let cluster = &self.cluster.name;
+        let anew = format!(
+            "`etcdrun destroy {cluster}` begins anew, with another backup; --no-backup takes none, where the cluster does not serve any more"
+        );
+        let is_other = |id: u64| format!("{id:x}") != self.id && format!("{id:016x}") != self.id;
+        if let Some((name, view)) = now.views().find(|(_, view)| is_other(view.cluster_id)) {
+            return Some(format!(
+                "{name} belongs to another cluster (id {:x}) than the one of the last backup (id {}); nothing was removed. {anew}",
+                view.cluster_id, self.id
+            ));
+        }
+        let (name, view) = now.views().max_by_key(|(_, view)| view.revision)?;
+        (!self.is_ours && view.revision > self.revision).then(|| {
+            format!(
+                "`{cluster}` was written to since its last backup: that has revision {} and is of {}, and {name} has revision {} now; nothing more was removed. {anew}",
+                self.revision,
+                self.at.strftime("%F %TZ"),
+                view.revision
+            )
+        })
+    }
+}

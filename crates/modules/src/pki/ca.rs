@@ -1,0 +1,166 @@
+//! `pki_ca`: the authority of a cluster.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    cluster::{CLUSTER_TLS, Cluster, ClusterArgs},
+};
+use crate::{
+    inventory::sections::TlsSection,
+    model::{Effects, Outcome},
+};
+use etcdrun_etcd::{
+    etcd::ClusterRecord,
+    pki::{Authority, Certificate, Keeping, PkiError, Store},
+};
+
+/// Makes the certificate authority of a cluster, unless there is one.
+///
+/// Its certificate and its key are kept in the state folder, the key encrypted with age: to `ca.recipients`, to those
+/// of the inventory's folder, or to your own identity, which is made if you have none. The key is never on a host. With
+/// `ca.certificate` an authority is brought along, and only checked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PkiCa {
+    /// The cluster whose authority it is, by its `name` and `tls`; a member's own if not given.
+    #[serde(default)]
+    cluster: ClusterArgs,
+}
+
+impl Module for PkiCa {
+    const NAME: &'static str = "pki_ca";
+    const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_TLS;
+    const EXAMPLE: &'static str = "\
+- name: Certificate authority
+  pki_ca:
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[
+        ResultField {
+            name: "certificate",
+            doc: "The file with the authority's certificate, on the operator's machine.",
+        },
+        ResultField { name: "fingerprint", doc: "The SHA-256 sum of the certificate." },
+        ResultField { name: "not_after", doc: "When it ends." },
+    ];
+
+    fn effects(&self) -> Effects {
+        Effects::converging()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        Ok(Action::Engine(Box::new(Make { cluster: self.cluster.known()? })))
+    }
+}
+
+struct Make {
+    cluster: Cluster,
+}
+
+#[async_trait]
+impl EngineAction for Make {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
+        let there = authority(context, &self.cluster).await?;
+        let (authority, is_new) = match there {
+            Some(authority) => (authority, false),
+            None if context.check_mode() => {
+                return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
+            }
+            None => (make(context, &self.cluster).await?, true),
+        };
+        if !context.check_mode() {
+            store.keep_certificate(&authority.trusted).map_err(failed)?;
+            match store.rotation().map_err(failed)? {
+                Some(rotation) if rotation.is_over(tls) => drop(rotation.end(tls, &store).map_err(failed)?),
+                _ => {}
+            }
+        }
+        Ok(Outcome { changed: is_new, ..Outcome::ok() }
+            .with("certificate", store.certificate_path().display().to_string())
+            .with("fingerprint", authority.certificate.fingerprint())
+            .with("not_after", authority.certificate.not_after.to_string()))
+    }
+}
+
+/// Members that run trust the authority that they know. Another one has to be made known to them first.
+fn is_trusted(state: &Path, cluster: &str, authority: &Authority) -> Result<(), ActionError> {
+    let Some(known) = Store::new(state, cluster).trusted().map_err(failed)? else { return Ok(()) };
+    let known = Certificate::parse_all(&known).map_err(failed)?;
+    let is_known = known.iter().any(|known| known.public_key == authority.certificate.public_key);
+    if is_known || matches!(ClusterRecord::load(state, cluster), Ok(None)) {
+        return Ok(());
+    }
+    Err(failed(
+        PkiError::new(format!("the members of `{cluster}` trust another authority than that of the inventory"))
+            .help("put back the former one, name the other `ca.next`, and let `etcdrun certs rotate-ca` replace it"),
+    ))
+}
+
+pub(crate) fn failed(error: PkiError) -> ActionError {
+    ActionError::Failed(match error.help {
+        Some(help) => format!("{}; {help}", error.message),
+        None => error.message,
+    })
+}
+
+/// Authorities that were opened: their keys are decrypted once, however many members there are.
+static OPENED: LazyLock<Mutex<HashMap<Key, Arc<Authority>>>> = LazyLock::new(Mutex::default);
+
+/// The state folder and the cluster.
+type Key = (PathBuf, String);
+
+/// The authority of a cluster, if there is one. What it signs must be worth something to the members.
+pub(crate) async fn authority(
+    context: &ActionContext,
+    cluster: &Cluster,
+) -> Result<Option<Arc<Authority>>, ActionError> {
+    let key = (context.state.clone(), cluster.name.clone());
+    if let Some(known) = OPENED.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(Some(known.clone()));
+    }
+    let opened = on_a_thread(context, cluster, |_, tls, keeping| Authority::open(tls, keeping)).await?;
+    if let Some(authority) = &opened {
+        is_trusted(&context.state, &cluster.name, authority)?;
+    }
+    Ok(opened.map(|authority| remember(key, authority)))
+}
+
+async fn make(context: &ActionContext, cluster: &Cluster) -> Result<Arc<Authority>, ActionError> {
+    let made = on_a_thread(context, cluster, Authority::make).await?;
+    Ok(remember((context.state.clone(), cluster.name.clone()), made))
+}
+
+fn remember(key: Key, authority: Authority) -> Arc<Authority> {
+    let authority = Arc::new(authority);
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).insert(key, authority.clone());
+    authority
+}
+
+/// Which authority signs has changed.
+pub(super) fn forget(context: &ActionContext, cluster: &str) {
+    let key = (context.state.clone(), cluster.to_owned());
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+}
+
+/// Opening a key may ask for a passphrase, and so take its time.
+pub(super) async fn on_a_thread<T: Send + 'static>(
+    context: &ActionContext,
+    cluster: &Cluster,
+    work: impl FnOnce(&str, &TlsSection, &Keeping<'_>) -> Result<T, PkiError> + Send + 'static,
+) -> Result<T, ActionError> {
+    let (store, opener) = (cluster.store(context), context.opener.clone());
+    let (name, tls) = (cluster.name.clone(), cluster.tls.clone());
+    let work = move || work(&name, &tls, &Keeping { store: &store, opener: opener.as_ref() });
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| ActionError::Failed(error.to_string()))?.map_err(failed)
+}

@@ -1,0 +1,103 @@
+//! `pki_users`: certificates of users, on the operator's disk.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    ca::{authority, failed},
+    cluster::{CLUSTER_TLS, Cluster, ClusterArgs},
+};
+use crate::{
+    inventory::sections::TlsSection,
+    model::{Effects, Outcome, Seconds},
+};
+use etcdrun_etcd::pki::{Authority, Keeping, Renewal, Request, STRANGER, Store, Usage, Wish};
+
+/// Renews the certificates of users that are in the state folder: those that end soon, and those of a former authority.
+///
+/// A renewed certificate has a new key. The former one is good until its end, so whoever has a copy of it has time to get
+/// the new one: `etcdrun certs export`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PkiUsers {
+    /// The cluster whose authority signs, by its `name` and `tls`; a member's own if not given.
+    #[serde(default)]
+    cluster: ClusterArgs,
+    /// Renew them so long before their end, if that is longer than what the cluster's `tls` says.
+    #[serde(default)]
+    early_renewal: Option<Seconds>,
+}
+
+impl Module for PkiUsers {
+    const NAME: &'static str = "pki_users";
+    const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_TLS;
+    const EXAMPLE: &'static str = "\
+- name: Certificates of users
+  pki_users:
+  once_per: cluster
+";
+    const RESULT: &'static [ResultField] = &[ResultField { name: "renewed", doc: "Whose certificate is a new one." }];
+
+    fn effects(&self) -> Effects {
+        Effects::converging()
+    }
+
+    fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
+        Ok(Action::Engine(Box::new(Renew { cluster: self.cluster.known()?, early_renewal: self.early_renewal })))
+    }
+}
+
+struct Renew {
+    cluster: Cluster,
+    early_renewal: Option<Seconds>,
+}
+
+#[async_trait]
+impl EngineAction for Renew {
+    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
+        let Some(authority) = authority(context, &self.cluster).await? else {
+            return Ok(Outcome {
+                msg: "there is no authority yet, and nobody has a certificate".into(),
+                ..Outcome::ok()
+            });
+        };
+        let usual = Request::new("", Usage::Client, tls).early_renewal;
+        let early = self.early_renewal.map_or(usual, |early| early.0.max(usual));
+        let tls = TlsSection { early_renewal: Some(Seconds(early)), ..tls.clone() };
+        let mut renewed = Vec::new();
+        for user in store.users().map_err(failed)? {
+            if self.renew(context, &authority, &tls, &store, &user).await? && user != STRANGER {
+                renewed.push(user);
+            }
+        }
+        let msg = match renewed.as_slice() {
+            [] => String::new(),
+            users => format!("new certificates: {}", users.join(", ")),
+        };
+        Ok(Outcome { changed: !renewed.is_empty(), msg, ..Outcome::ok() }.with("renewed", renewed))
+    }
+}
+
+impl Renew {
+    /// Whether there was something to be done.
+    async fn renew(
+        &self,
+        context: &ActionContext,
+        authority: &Authority,
+        tls: &TlsSection,
+        store: &Store,
+        user: &str,
+    ) -> Result<bool, ActionError> {
+        let keeping = Keeping { store, opener: context.opener.as_ref() };
+        let wish = authority.client_wish(user, tls, &keeping).map_err(failed)?;
+        if wish == Wish::Nothing || context.check_mode() {
+            return Ok(wish != Wish::Nothing);
+        }
+        let client = authority.client(user, tls, &keeping, Renewal::IfNeeded).await.map_err(failed)?;
+        context.masker.add(&client.key);
+        Ok(client.is_new)
+    }
+}
