@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_keyword_is_documented() {
-        let manual = include_str!("../../docs/playbooks.md");
+        let manual = include_str!("../../../../docs/playbooks.md");
         let missing: Vec<&str> =
             KEYWORDS.iter().map(|keyword| keyword.name).filter(|name| !manual.contains(&format!("`{name}"))).collect();
         assert_eq!(missing, [""; 0]);

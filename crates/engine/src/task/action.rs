@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,10 +27,14 @@ pub enum Action {
     Done(Box<Outcome>),
 }
 
+/// An operator-side action on its way to an outcome.
+pub type Running<'a> = BoxFuture<'a, Result<Outcome, ActionError>>;
+
 /// An operator-side action.
-#[async_trait]
 pub trait EngineAction: Send + Sync {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError>;
+    /// With one lifetime for all, and not as `async_trait` writes it: its bounds between lifetimes keep the compiler from remembering
+    /// that an `ActionContext` can be shared, and it takes a second to find that out for each module anew.
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a>;
 
     /// Whether it is there to reboot the target: then one that was under way is over once the target has booted. Any other
     /// has to look again.

@@ -5,7 +5,7 @@ mod library;
 mod spec;
 mod traits;
 
-pub use action::{Action, ActionContext, ActionError, EngineAction, Permit, Progress, Reach};
+pub use action::{Action, ActionContext, ActionError, EngineAction, Permit, Progress, Reach, Running};
 pub use library::{Library, Question, Quorum, Word};
 pub use spec::{BuildContext, ClusterKey, Module, ModuleError, ModuleSpec, ResultField};
 pub use traits::{OperatorFile, Sets, Traits};

@@ -8,12 +8,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, scratch::Scratch,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+    scratch::Scratch,
 };
 use crate::{
     inventory::edit::{self, Edit},
@@ -81,31 +81,32 @@ impl Module for InventoryEdit {
     }
 }
 
-#[async_trait]
 impl EngineAction for InventoryEdit {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let failed = |error: std::io::Error| ActionError::Failed(format!("{}: {error}", self.path));
-        // A link stays one.
-        let path = fs::canonicalize(&self.path).map_err(failed)?;
-        let permit = if context.check_mode() { None } else { Some(context.permit()?) };
-        // What another cluster's task of this run has written in between must not be lost.
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = fs::read_to_string(&path).map_err(failed)?;
-        let entry = self.entry(&text).ok_or_else(|| ActionError::Failed(self.moved()))?;
-        let sum = disk::sum(text[entry.clone()].as_bytes());
-        if sum == self.after {
-            return Ok(Outcome::ok());
-        }
-        let edits: Vec<Edit> = self.edits.iter().map(EditEntry::edit).collect();
-        let new = edit::apply(&text[entry.clone()], &edits)
-            .filter(|new| sum == self.before && disk::sum(new.as_bytes()) == self.after);
-        let Some(new) = new else { return Err(ActionError::Failed(self.moved())) };
-        let new = [&text[..entry.start], &new, &text[entry.end..]].concat();
-        if let Some(permit) = permit {
-            write(&path, &new, &permit).map_err(failed)?;
-        }
-        let diff = vec![Diff { label: self.path.clone(), before: text, after: new }];
-        Ok(Outcome { diff, ..Outcome::changed() })
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let failed = |error: std::io::Error| ActionError::Failed(format!("{}: {error}", self.path));
+            // A link stays one.
+            let path = fs::canonicalize(&self.path).map_err(failed)?;
+            let permit = if context.check_mode() { None } else { Some(context.permit()?) };
+            // What another cluster's task of this run has written in between must not be lost.
+            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+            let text = fs::read_to_string(&path).map_err(failed)?;
+            let entry = self.entry(&text).ok_or_else(|| ActionError::Failed(self.moved()))?;
+            let sum = disk::sum(text[entry.clone()].as_bytes());
+            if sum == self.after {
+                return Ok(Outcome::ok());
+            }
+            let edits: Vec<Edit> = self.edits.iter().map(EditEntry::edit).collect();
+            let new = edit::apply(&text[entry.clone()], &edits)
+                .filter(|new| sum == self.before && disk::sum(new.as_bytes()) == self.after);
+            let Some(new) = new else { return Err(ActionError::Failed(self.moved())) };
+            let new = [&text[..entry.start], &new, &text[entry.end..]].concat();
+            if let Some(permit) = permit {
+                write(&path, &new, &permit).map_err(failed)?;
+            }
+            let diff = vec![Diff { label: self.path.clone(), before: text, after: new }];
+            Ok(Outcome { diff, ..Outcome::changed() })
+        })
     }
 }
 

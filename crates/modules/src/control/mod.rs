@@ -11,6 +11,7 @@ pub(super) mod set_fact;
 use crate::{
     support::scratch,
     task::{
-        Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Sets, Traits,
+        Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+        Sets, Traits,
     },
 };

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError};
+use super::{Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, Running};
 use crate::model::{Effects, Outcome, Seconds};
 
 /// Waits, and does nothing. To wait for something, there is `wait_for`.
@@ -39,12 +38,13 @@ impl Module for Pause {
 
 struct Wait(Duration);
 
-#[async_trait]
 impl EngineAction for Wait {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if !context.check_mode() {
-            context.wait(self.0).await?;
-        }
-        Ok(Outcome::ok())
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if !context.check_mode() {
+                context.wait(self.0).await?;
+            }
+            Ok(Outcome::ok())
+        })
     }
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::model::{ByteSize, Effects, Outcome, Seconds, Value};
@@ -101,36 +100,38 @@ struct Alarms {
     cluster: Cluster,
 }
 
-#[async_trait]
 impl EngineAction for Alarms {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let state = self.module.state;
-        let clients = self.cluster.clients(context).await?;
-        let now = led(&clients).await;
-        if now.views().next().is_none() {
-            return Err(ActionError::Failed(format!("no member of `{}` answers", self.cluster.name)));
-        }
-        let mut alarms: Vec<Alarm> = now.views().flat_map(|(_, view)| view.alarms.clone()).collect();
-        alarms.sort();
-        alarms.dedup();
-        let ours: Vec<Alarm> = alarms.iter().filter(|alarm| alarm.kind == self.kind()).cloned().collect();
-        let listed: Vec<Value> = alarms.iter().map(|alarm| serde_json::to_value(alarm).unwrap_or_default()).collect();
-        let outcome = Outcome { msg: self.told(&alarms, &now), ..Outcome::ok() }.with("alarms", listed);
-        if state == AlarmState::Listed || ours.is_empty() {
-            return Ok(outcome);
-        }
-        if state == AlarmState::Disarmed {
-            self.refuse_cause(&now)?;
-        }
-        if context.check_mode() {
-            return Ok(Outcome { changed: true, ..outcome });
-        }
-        fence(context).await?;
-        match state {
-            AlarmState::Compacted => self.compact(&clients, &now).await?,
-            _ => self.disarm(leader(&clients, &now)?, &ours).await?,
-        }
-        Ok(Outcome { changed: true, ..outcome })
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let state = self.module.state;
+            let clients = self.cluster.clients(context).await?;
+            let now = led(&clients).await;
+            if now.views().next().is_none() {
+                return Err(ActionError::Failed(format!("no member of `{}` answers", self.cluster.name)));
+            }
+            let mut alarms: Vec<Alarm> = now.views().flat_map(|(_, view)| view.alarms.clone()).collect();
+            alarms.sort();
+            alarms.dedup();
+            let ours: Vec<Alarm> = alarms.iter().filter(|alarm| alarm.kind == self.kind()).cloned().collect();
+            let listed: Vec<Value> =
+                alarms.iter().map(|alarm| serde_json::to_value(alarm).unwrap_or_default()).collect();
+            let outcome = Outcome { msg: self.told(&alarms, &now), ..Outcome::ok() }.with("alarms", listed);
+            if state == AlarmState::Listed || ours.is_empty() {
+                return Ok(outcome);
+            }
+            if state == AlarmState::Disarmed {
+                self.refuse_cause(&now)?;
+            }
+            if context.check_mode() {
+                return Ok(Outcome { changed: true, ..outcome });
+            }
+            fence(context).await?;
+            match state {
+                AlarmState::Compacted => self.compact(&clients, &now).await?,
+                _ => self.disarm(leader(&clients, &now)?, &ours).await?,
+            }
+            Ok(Outcome { changed: true, ..outcome })
+        })
     }
 }
 

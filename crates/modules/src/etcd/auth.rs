@@ -1,12 +1,11 @@
 //! `etcd_auth`: users, roles, and authentication itself.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::{
@@ -66,59 +65,60 @@ struct Converge {
     rotate_root: bool,
 }
 
-#[async_trait]
 impl EngineAction for Converge {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let Cluster { name, auth, .. } = &self.cluster;
-        if !auth.is_enabled() {
-            return Ok(Outcome { msg: "authentication is not wanted".into(), ..Outcome::ok() });
-        }
-        let known = super::pki::ca::authority(context, &self.cluster).await?;
-        if context.check_mode() && known.is_none() {
-            return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
-        }
-        let (root, stranger) = (self.cluster.root(context).await?, self.cluster.stranger(context).await?);
-        let passwords = self.root_passwords(context).await?;
-        let roots = self.cluster.clients_with(context, &root)?;
-        let strangers = self.cluster.clients_with(context, &stranger)?;
-        let failed = |error: EtcdError| ActionError::Failed(error.to_string());
-        let password = passwords.as_ref().map(|(has, wanted)| RootPassword { has, wanted });
-        // Any member will do; one that does not answer is no reason to give up.
-        let mut answer = Err(ActionError::Failed(format!("the cluster `{name}` has no members")));
-        for index in self.order() {
-            match plan(&roots[index], auth, password, &strangers[index]).await {
-                Ok(plan) => answer = Ok((&roots[index], plan)),
-                Err(error) if error.is_transient() => {
-                    answer = Err(failed(error));
-                    continue;
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let Cluster { name, auth, .. } = &self.cluster;
+            if !auth.is_enabled() {
+                return Ok(Outcome { msg: "authentication is not wanted".into(), ..Outcome::ok() });
+            }
+            let known = super::pki::ca::authority(context, &self.cluster).await?;
+            if context.check_mode() && known.is_none() {
+                return Ok(Outcome { msg: "would switch authentication on".into(), ..Outcome::changed() });
+            }
+            let (root, stranger) = (self.cluster.root(context).await?, self.cluster.stranger(context).await?);
+            let passwords = self.root_passwords(context).await?;
+            let roots = self.cluster.clients_with(context, &root)?;
+            let strangers = self.cluster.clients_with(context, &stranger)?;
+            let failed = |error: EtcdError| ActionError::Failed(error.to_string());
+            let password = passwords.as_ref().map(|(has, wanted)| RootPassword { has, wanted });
+            // Any member will do; one that does not answer is no reason to give up.
+            let mut answer = Err(ActionError::Failed(format!("the cluster `{name}` has no members")));
+            for index in self.order() {
+                match plan(&roots[index], auth, password, &strangers[index]).await {
+                    Ok(plan) => answer = Ok((&roots[index], plan)),
+                    Err(error) if error.is_transient() => {
+                        answer = Err(failed(error));
+                        continue;
+                    }
+                    Err(error) => answer = Err(failed(error)),
                 }
-                Err(error) => answer = Err(failed(error)),
+                break;
             }
-            break;
-        }
-        let (root, plan) = match answer {
-            Err(ActionError::Failed(msg)) if context.check_mode() => {
-                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+            let (root, plan) = match answer {
+                Err(ActionError::Failed(msg)) if context.check_mode() => {
+                    return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+                }
+                answer => answer?,
+            };
+            let changes: Vec<String> = plan.changes.iter().map(ToString::to_string).collect();
+            if !changes.is_empty() && !context.check_mode() {
+                // The lock is on the hosts; etcd itself does not know of it.
+                context.run(Payload::new("")).await?;
+                apply(root, &plan).await.map_err(failed)?;
             }
-            answer => answer?,
-        };
-        let changes: Vec<String> = plan.changes.iter().map(ToString::to_string).collect();
-        if !changes.is_empty() && !context.check_mode() {
-            // The lock is on the hosts; etcd itself does not know of it.
-            context.run(Payload::new("")).await?;
-            apply(root, &plan).await.map_err(failed)?;
-        }
-        if let Some((_, wanted)) = passwords.filter(|(has, wanted)| has != wanted) {
-            self.cluster.keep_root_password(context, &wanted)?;
-        }
-        let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
-        let diff = (!changes.is_empty()).then(|| Diff {
-            label: format!("{name} (authentication)"),
-            before: String::new(),
-            after,
-        });
-        Ok(Outcome { changed: !changes.is_empty(), diff: diff.into_iter().collect(), ..Outcome::ok() }
-            .with("changes", changes))
+            if let Some((_, wanted)) = passwords.filter(|(has, wanted)| has != wanted) {
+                self.cluster.keep_root_password(context, &wanted)?;
+            }
+            let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
+            let diff = (!changes.is_empty()).then(|| Diff {
+                label: format!("{name} (authentication)"),
+                before: String::new(),
+                after,
+            });
+            Ok(Outcome { changed: !changes.is_empty(), diff: diff.into_iter().collect(), ..Outcome::ok() }
+                .with("changes", changes))
+        })
     }
 }
 

@@ -5,14 +5,13 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     snapshot::order,
     unwritten::PROCESS,
@@ -131,54 +130,55 @@ pub(super) fn failed(error: BackupError) -> ActionError {
     ActionError::Failed(error.to_string())
 }
 
-#[async_trait]
 impl EngineAction for Take {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let cluster = &self.cluster;
-        let store = Store::open(&self.place, &backup::Access::of(&self.module.backup)).map_err(failed)?;
-        // A bucket that is not there, or not ours, is told before anybody is asked for anything.
-        let there = match store.list().await {
-            Err(BackupError::NoPlace(_)) if matches!(self.place, Place::Folder(_)) => Vec::new(),
-            listed => listed.map_err(failed)?,
-        };
-        if context.check_mode() {
-            let count = there.iter().filter(|entry| entry.name.ends_with(".json")).count();
-            let msg = format!("would be kept in {}, where {count} are", self.place);
-            return Ok(Outcome { msg, ..Outcome::changed() });
-        }
-        context.permit()?;
-        let (keys, is_new) = Keys::make(&context.state, &cluster.name).map_err(failed)?;
-        let of = |kept: &KeptCredential| cluster.clients_with(context, &kept.credential);
-        let (clients, warning) = match kept(context, cluster) {
-            Some(kept) if !kept.ends_soon() => (of(&kept)?, String::new()),
-            // Where the authority's key is, there is a new certificate before the old one ends.
-            old => match (cluster.clients(context).await, old) {
-                (Err(_), Some(old)) => (of(&old)?, old.warning()),
-                (new, _) => (new?, String::new()),
-            },
-        };
-        let warning = warning + &self.said_of_place(&store, &keys, is_new).await?;
-        let now = observe(&clients, LOOK).await;
-        let nobody = format!("no member of `{}` is well enough to take a backup from", cluster.name);
-        let mut failure = ActionError::Failed(nobody);
-        let members = in_order(&clients, &now);
-        for client in order(&clients, &now, self.module.through.as_deref()) {
-            let Some(view) = now.view(&client.name) else {
-                failure = ActionError::Failed(format!("{} does not answer", client.name));
-                continue;
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let cluster = &self.cluster;
+            let store = Store::open(&self.place, &backup::Access::of(&self.module.backup)).map_err(failed)?;
+            // A bucket that is not there, or not ours, is told before anybody is asked for anything.
+            let there = match store.list().await {
+                Err(BackupError::NoPlace(_)) if matches!(self.place, Place::Folder(_)) => Vec::new(),
+                listed => listed.map_err(failed)?,
             };
-            match self.take(context, (client, &members), view, &store, &keys).await {
-                Ok((manifest, said)) => {
-                    return self.finish(&store, &manifest, &keys, &format!("{said}{warning}")).await;
-                }
-                // Another member may do better; the store will not.
-                Err(BackupError::Snapshot(error)) => {
-                    failure = ActionError::Failed(format!("{}: {error}", client.name));
-                }
-                Err(error) => return Err(failed(error)),
+            if context.check_mode() {
+                let count = there.iter().filter(|entry| entry.name.ends_with(".json")).count();
+                let msg = format!("would be kept in {}, where {count} are", self.place);
+                return Ok(Outcome { msg, ..Outcome::changed() });
             }
-        }
-        Err(failure)
+            context.permit()?;
+            let (keys, is_new) = Keys::make(&context.state, &cluster.name).map_err(failed)?;
+            let of = |kept: &KeptCredential| cluster.clients_with(context, &kept.credential);
+            let (clients, warning) = match kept(context, cluster) {
+                Some(kept) if !kept.ends_soon() => (of(&kept)?, String::new()),
+                // Where the authority's key is, there is a new certificate before the old one ends.
+                old => match (cluster.clients(context).await, old) {
+                    (Err(_), Some(old)) => (of(&old)?, old.warning()),
+                    (new, _) => (new?, String::new()),
+                },
+            };
+            let warning = warning + &self.said_of_place(&store, &keys, is_new).await?;
+            let now = observe(&clients, LOOK).await;
+            let nobody = format!("no member of `{}` is well enough to take a backup from", cluster.name);
+            let mut failure = ActionError::Failed(nobody);
+            let members = in_order(&clients, &now);
+            for client in order(&clients, &now, self.module.through.as_deref()) {
+                let Some(view) = now.view(&client.name) else {
+                    failure = ActionError::Failed(format!("{} does not answer", client.name));
+                    continue;
+                };
+                match self.take(context, (client, &members), view, &store, &keys).await {
+                    Ok((manifest, said)) => {
+                        return self.finish(&store, &manifest, &keys, &format!("{said}{warning}")).await;
+                    }
+                    // Another member may do better; the store will not.
+                    Err(BackupError::Snapshot(error)) => {
+                        failure = ActionError::Failed(format!("{}: {error}", client.name));
+                    }
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            Err(failure)
+        })
     }
 }
 

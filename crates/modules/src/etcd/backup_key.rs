@@ -1,11 +1,10 @@
 //! `etcd_backup_key`: the key that the backups of a cluster are signed with.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, backup::failed,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, backup::failed,
 };
 use crate::{
     backup::Keys,
@@ -44,15 +43,16 @@ impl Module for EtcdBackupKey {
     }
 }
 
-#[async_trait]
 impl EngineAction for EtcdBackupKey {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode() {
-            let keys = Keys::load(&context.state, &self.cluster).map_err(failed)?;
-            return Ok(Outcome { changed: keys.is_empty(), ..Outcome::ok() });
-        }
-        context.permit()?;
-        let (_, made) = Keys::make(&context.state, &self.cluster).map_err(failed)?;
-        Ok(Outcome { changed: made, ..Outcome::ok() })
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if context.check_mode() {
+                let keys = Keys::load(&context.state, &self.cluster).map_err(failed)?;
+                return Ok(Outcome { changed: keys.is_empty(), ..Outcome::ok() });
+            }
+            context.permit()?;
+            let (_, made) = Keys::make(&context.state, &self.cluster).map_err(failed)?;
+            Ok(Outcome { changed: made, ..Outcome::ok() })
+        })
     }
 }

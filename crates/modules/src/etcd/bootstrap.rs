@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::catalogue::without_release;
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{CLUSTER_MEMBERS, Cluster, ClusterArgs, Member},
 };
 use crate::{
@@ -113,56 +112,58 @@ enum Decision {
     Refuse(String),
 }
 
-#[async_trait]
 impl EngineAction for Decide {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let failed = |error: crate::state::StateError| ActionError::Failed(error.to_string());
-        let cluster = &self.cluster.name;
-        let record = ClusterRecord::load(&context.state, cluster).map_err(failed)?;
-        let looks = join_all(self.cluster.members.iter().map(|member| self.look(context, member))).await;
-        let missing = self
-            .cluster
-            .members
-            .iter()
-            .zip(&looks)
-            .find_map(|(member, (_, missing))| Some((&member.name, missing.clone()?)));
-        let found = looks.into_iter().map(|(found, _)| found);
-        let names = self.cluster.names();
-        let found: Vec<(String, Found)> = names.iter().cloned().zip(found).collect();
-        let decision = decide(cluster, record.as_ref(), &found);
-        if let (Decision::Begin | Decision::GoOn(_), Some((member, file)), false) =
-            (&decision, missing, context.check_mode())
-        {
-            let why = format!(
-                "{member} is not ready to start: it has no {file}; a new cluster begins with all of its members, or not at all"
-            );
-            return Err(ActionError::Failed(why));
-        }
-        if matches!(decision, Decision::Begin | Decision::GoOn(_)) {
-            check_discovery(&self.module.etcd)?;
-            self.check_reach(context).await?;
-        }
-        let (starting, record) = match decision {
-            Decision::Refuse(why) => return Err(ActionError::Failed(why)),
-            Decision::Exists => (Vec::new(), None),
-            Decision::GoOn(names) => (names, record),
-            Decision::Begin => {
-                let token = self.module.etcd.token.clone();
-                let token = token.unwrap_or_else(|| format!("{cluster}-{:016x}", rand::random::<u64>()));
-                let record = ClusterRecord { phase: Phase::Forming, token, members: names.clone(), cluster_id: None };
-                if !context.check_mode() {
-                    record.keep(&context.state, cluster).map_err(failed)?;
-                }
-                (names, Some(record))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let failed = |error: crate::state::StateError| ActionError::Failed(error.to_string());
+            let cluster = &self.cluster.name;
+            let record = ClusterRecord::load(&context.state, cluster).map_err(failed)?;
+            let looks = join_all(self.cluster.members.iter().map(|member| self.look(context, member))).await;
+            let missing = self
+                .cluster
+                .members
+                .iter()
+                .zip(&looks)
+                .find_map(|(member, (_, missing))| Some((&member.name, missing.clone()?)));
+            let found = looks.into_iter().map(|(found, _)| found);
+            let names = self.cluster.names();
+            let found: Vec<(String, Found)> = names.iter().cloned().zip(found).collect();
+            let decision = decide(cluster, record.as_ref(), &found);
+            if let (Decision::Begin | Decision::GoOn(_), Some((member, file)), false) =
+                (&decision, missing, context.check_mode())
+            {
+                let why = format!(
+                    "{member} is not ready to start: it has no {file}; a new cluster begins with all of its members, or not at all"
+                );
+                return Err(ActionError::Failed(why));
             }
-        };
-        let environment = record.map(|record| self.environment(&record.token)).unwrap_or_default();
-        let msg = match starting.as_slice() {
-            [] => "the cluster exists".to_owned(),
-            names => format!("a new cluster of {}", names.join(", ")),
-        };
-        let changed = !starting.is_empty();
-        Ok(Outcome { msg, changed, ..Outcome::ok() }.with("starting", starting).with("environment", environment))
+            if matches!(decision, Decision::Begin | Decision::GoOn(_)) {
+                check_discovery(&self.module.etcd)?;
+                self.check_reach(context).await?;
+            }
+            let (starting, record) = match decision {
+                Decision::Refuse(why) => return Err(ActionError::Failed(why)),
+                Decision::Exists => (Vec::new(), None),
+                Decision::GoOn(names) => (names, record),
+                Decision::Begin => {
+                    let token = self.module.etcd.token.clone();
+                    let token = token.unwrap_or_else(|| format!("{cluster}-{:016x}", rand::random::<u64>()));
+                    let record =
+                        ClusterRecord { phase: Phase::Forming, token, members: names.clone(), cluster_id: None };
+                    if !context.check_mode() {
+                        record.keep(&context.state, cluster).map_err(failed)?;
+                    }
+                    (names, Some(record))
+                }
+            };
+            let environment = record.map(|record| self.environment(&record.token)).unwrap_or_default();
+            let msg = match starting.as_slice() {
+                [] => "the cluster exists".to_owned(),
+                names => format!("a new cluster of {}", names.join(", ")),
+            };
+            let changed = !starting.is_empty();
+            Ok(Outcome { msg, changed, ..Outcome::ok() }.with("starting", starting).with("environment", environment))
+        })
     }
 }
 

@@ -6,12 +6,11 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::model::{Effects, Outcome, Seconds};
@@ -90,28 +89,29 @@ fn aviary() -> &'static Mutex<HashMap<String, Canary>> {
     &AVIARY
 }
 
-#[async_trait]
 impl EngineAction for Call {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let (EtcdCanary { key, state, .. }, cluster) = (&self.module, &self.cluster.name);
-        if context.check_mode() {
-            return Ok(Outcome::ok());
-        }
-        let canaries = || aviary().lock().unwrap_or_else(PoisonError::into_inner);
-        if *state == State::Stopped {
-            let canary = canaries().remove(cluster);
-            return Ok(match canary {
-                Some(canary) => self.told(&canary.sight()),
-                None => Outcome { msg: "there was none".into(), ..Outcome::ok() },
-            });
-        }
-        let sight = canaries().get(cluster).map(Canary::sight);
-        if let Some(sight) = sight {
-            return Ok(self.told(&sight));
-        }
-        let clients = self.cluster.clients(context).await?;
-        canaries().insert(cluster.clone(), Canary::start(clients, key.clone()));
-        Ok(self.told(&Sight::default()))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let (EtcdCanary { key, state, .. }, cluster) = (&self.module, &self.cluster.name);
+            if context.check_mode() {
+                return Ok(Outcome::ok());
+            }
+            let canaries = || aviary().lock().unwrap_or_else(PoisonError::into_inner);
+            if *state == State::Stopped {
+                let canary = canaries().remove(cluster);
+                return Ok(match canary {
+                    Some(canary) => self.told(&canary.sight()),
+                    None => Outcome { msg: "there was none".into(), ..Outcome::ok() },
+                });
+            }
+            let sight = canaries().get(cluster).map(Canary::sight);
+            if let Some(sight) = sight {
+                return Ok(self.told(&sight));
+            }
+            let clients = self.cluster.clients(context).await?;
+            canaries().insert(cluster.clone(), Canary::start(clients, key.clone()));
+            Ok(self.told(&Sight::default()))
+        })
     }
 }
 

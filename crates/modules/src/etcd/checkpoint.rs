@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use etcd_client::{AlarmAction, AlarmType};
 use futures_util::future::join_all;
 use schemars::JsonSchema;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader},
 };
 use crate::{
@@ -80,35 +79,36 @@ const AT_ONCE: usize = 8;
 const ROUND: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(20);
 
-#[async_trait]
 impl EngineAction for Push {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode() {
-            return Ok(Outcome { msg: "would put logs into snapshots".into(), ..Outcome::changed() });
-        }
-        let clients = self.cluster.clients(context).await?;
-        let seen = observe(&clients, LOOK).await;
-        let leader = leader(&clients, &seen)?;
-        let index = seen.mark().unwrap_or(u64::MAX);
-        fence(context).await?;
-        let start = Instant::now();
-        let mut entries = 0;
-        loop {
-            let late = self.behind(context, index).await?;
-            let Some(late) = late else {
-                let outcome = if entries > 0 { Outcome::changed() } else { Outcome::ok() };
-                let msg = format!("all logs up to {index} are in snapshots");
-                return Ok(Outcome { msg, ..outcome }.with("index", index).with("entries", entries));
-            };
-            if start.elapsed() >= self.module.timeout.0 {
-                let msg = format!(
-                    "{late} has not put its log into a snapshot after {entries} more entries; is `snapshot-count` very high? set it to 10000, or let the cluster take more writes"
-                );
-                return Ok(Outcome { refused: true, ..Outcome::failed(msg) });
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if context.check_mode() {
+                return Ok(Outcome { msg: "would put logs into snapshots".into(), ..Outcome::changed() });
             }
-            entries += add(leader).await?;
-            context.wait(PAUSE).await?;
-        }
+            let clients = self.cluster.clients(context).await?;
+            let seen = observe(&clients, LOOK).await;
+            let leader = leader(&clients, &seen)?;
+            let index = seen.mark().unwrap_or(u64::MAX);
+            fence(context).await?;
+            let start = Instant::now();
+            let mut entries = 0;
+            loop {
+                let late = self.behind(context, index).await?;
+                let Some(late) = late else {
+                    let outcome = if entries > 0 { Outcome::changed() } else { Outcome::ok() };
+                    let msg = format!("all logs up to {index} are in snapshots");
+                    return Ok(Outcome { msg, ..outcome }.with("index", index).with("entries", entries));
+                };
+                if start.elapsed() >= self.module.timeout.0 {
+                    let msg = format!(
+                        "{late} has not put its log into a snapshot after {entries} more entries; is `snapshot-count` very high? set it to 10000, or let the cluster take more writes"
+                    );
+                    return Ok(Outcome { refused: true, ..Outcome::failed(msg) });
+                }
+                entries += add(leader).await?;
+                context.wait(PAUSE).await?;
+            }
+        })
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, led},
 };
 use crate::model::{Disruption, Effects, Outcome, Seconds};
@@ -76,46 +75,47 @@ struct Defragment {
 
 const LOOK: Duration = Duration::from_secs(10);
 
-#[async_trait]
 impl EngineAction for Defragment {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let (EtcdDefrag { name, unused, .. }, cluster) = (&self.module, &self.cluster.name);
-        let clients = self.cluster.clients(context).await?;
-        let own = clients.iter().find(|client| *client.name == **name);
-        let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
-        let now = led(&clients).await;
-        let view = now.view(name).ok_or_else(|| ActionError::Failed(format!("{name} does not answer")))?;
-        let (size, in_use) = (view.db_size, view.db_in_use);
-        let free = size.saturating_sub(in_use) * 100 / size.max(1);
-        let outcome = Outcome { msg: format!("{free} % of {size} bytes are unused"), ..Outcome::ok() };
-        // Without writes a database does not know what it has let go of, and with this alarm there are none.
-        let is_full = now.views().any(|(_, view)| view.alarms.iter().any(|alarm| alarm.kind == AlarmKind::Nospace));
-        if free < u64::from(*unused) && !is_full {
-            return Ok(outcome.with("before", size).with("after", size));
-        }
-        if context.check_mode() {
-            return Ok(Outcome { changed: true, ..outcome }.with("before", size));
-        }
-        let names = self.cluster.names();
-        let consent = Consent { outage: self.module.allow_outage, ..Consent::default() };
-        let situation = Situation {
-            cluster,
-            command: &context.command,
-            target: Some(name),
-            consent,
-            ..Situation::new(&names, &now)
-        };
-        let verdict = judge(Profile::Nospace, Gate::Stop, &situation);
-        if !verdict.holds() {
-            return Err(ActionError::Failed(verdict.told()));
-        }
-        fence(context).await?;
-        let patient = own.patient(self.module.timeout.0);
-        let mut client = patient.client().await.map_err(etcd_failed)?;
-        patient.bounded(client.defragment()).await.map_err(etcd_failed)?;
-        let after = see(own, LOOK).await.answer.map_err(ActionError::Failed)?.db_size;
-        Ok(Outcome { msg: format!("{size} bytes before, {after} now"), changed: after < size, ..Outcome::ok() }
-            .with("before", size)
-            .with("after", after))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let (EtcdDefrag { name, unused, .. }, cluster) = (&self.module, &self.cluster.name);
+            let clients = self.cluster.clients(context).await?;
+            let own = clients.iter().find(|client| *client.name == **name);
+            let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
+            let now = led(&clients).await;
+            let view = now.view(name).ok_or_else(|| ActionError::Failed(format!("{name} does not answer")))?;
+            let (size, in_use) = (view.db_size, view.db_in_use);
+            let free = size.saturating_sub(in_use) * 100 / size.max(1);
+            let outcome = Outcome { msg: format!("{free} % of {size} bytes are unused"), ..Outcome::ok() };
+            // Without writes a database does not know what it has let go of, and with this alarm there are none.
+            let is_full = now.views().any(|(_, view)| view.alarms.iter().any(|alarm| alarm.kind == AlarmKind::Nospace));
+            if free < u64::from(*unused) && !is_full {
+                return Ok(outcome.with("before", size).with("after", size));
+            }
+            if context.check_mode() {
+                return Ok(Outcome { changed: true, ..outcome }.with("before", size));
+            }
+            let names = self.cluster.names();
+            let consent = Consent { outage: self.module.allow_outage, ..Consent::default() };
+            let situation = Situation {
+                cluster,
+                command: &context.command,
+                target: Some(name),
+                consent,
+                ..Situation::new(&names, &now)
+            };
+            let verdict = judge(Profile::Nospace, Gate::Stop, &situation);
+            if !verdict.holds() {
+                return Err(ActionError::Failed(verdict.told()));
+            }
+            fence(context).await?;
+            let patient = own.patient(self.module.timeout.0);
+            let mut client = patient.client().await.map_err(etcd_failed)?;
+            patient.bounded(client.defragment()).await.map_err(etcd_failed)?;
+            let after = see(own, LOOK).await.answer.map_err(ActionError::Failed)?.db_size;
+            Ok(Outcome { msg: format!("{size} bytes before, {after} now"), changed: after < size, ..Outcome::ok() }
+                .with("before", size)
+                .with("after", after))
+        })
     }
 }

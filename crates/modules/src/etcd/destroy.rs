@@ -2,12 +2,13 @@
 
 use std::{fs, io, path::Path};
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField};
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+};
 use crate::{
     model::{Disruption, Effects, Outcome, Resource},
     remote::Payload,
@@ -105,25 +106,26 @@ impl Module for EtcdDestroy {
     }
 }
 
-#[async_trait]
 impl EngineAction for EtcdDestroy {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let known = known(&context.state, &self.cluster);
-        let there: Vec<&str> =
-            known.iter().map(String::as_str).filter(|path| context.state.join(path).exists()).collect();
-        if there.is_empty() {
-            return Ok(Outcome::ok());
-        }
-        if !context.check_mode() {
-            context.permit()?;
-            let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-            let aside = self.keep_data.then(|| format!("destroyed/{}-{time}", self.cluster));
-            for path in &there {
-                let done = forget(&context.state, path, aside.as_deref());
-                done.map_err(|error| ActionError::Failed(format!("{path} in the state folder: {error}")))?;
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let known = known(&context.state, &self.cluster);
+            let there: Vec<&str> =
+                known.iter().map(String::as_str).filter(|path| context.state.join(path).exists()).collect();
+            if there.is_empty() {
+                return Ok(Outcome::ok());
             }
-        }
-        Ok(Outcome { msg: there.join(", "), ..Outcome::changed() })
+            if !context.check_mode() {
+                context.permit()?;
+                let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+                let aside = self.keep_data.then(|| format!("destroyed/{}-{time}", self.cluster));
+                for path in &there {
+                    let done = forget(&context.state, path, aside.as_deref());
+                    done.map_err(|error| ActionError::Failed(format!("{path} in the state folder: {error}")))?;
+                }
+            }
+            Ok(Outcome { msg: there.join(", "), ..Outcome::changed() })
+        })
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use etcd_client::DowngradeOptions;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::model::{Effects, Outcome, Seconds, Version};
@@ -96,23 +95,24 @@ struct Downgrade {
 const LOOK: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
-#[async_trait]
 impl EngineAction for Downgrade {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdDowngrade { state, version, .. } = &self.module;
-        let clients = self.cluster.clients(context).await?;
-        let now = led(&clients).await;
-        let leader = leader(&clients, &now)?;
-        let target = version.unwrap_or_default().series();
-        match state {
-            DowngradeState::Cancelled => self.cancel(context, &clients, leader, &now).await,
-            _ if is_ready(&now, target) => Ok(told(Outcome { msg: ready(&now, target), ..Outcome::ok() }, &now)),
-            DowngradeState::Validated => {
-                self.validated(context, leader, &now, target).await?;
-                Ok(told(Outcome { msg: format!("{} is possible", text(target)), ..Outcome::ok() }, &now))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let EtcdDowngrade { state, version, .. } = &self.module;
+            let clients = self.cluster.clients(context).await?;
+            let now = led(&clients).await;
+            let leader = leader(&clients, &now)?;
+            let target = version.unwrap_or_default().series();
+            match state {
+                DowngradeState::Cancelled => self.cancel(context, &clients, leader, &now).await,
+                _ if is_ready(&now, target) => Ok(told(Outcome { msg: ready(&now, target), ..Outcome::ok() }, &now)),
+                DowngradeState::Validated => {
+                    self.validated(context, leader, &now, target).await?;
+                    Ok(told(Outcome { msg: format!("{} is possible", text(target)), ..Outcome::ok() }, &now))
+                }
+                DowngradeState::Enabled => self.enable(context, &clients, leader, &now, target).await,
             }
-            DowngradeState::Enabled => self.enable(context, &clients, leader, &now, target).await,
-        }
+        })
     }
 }
 

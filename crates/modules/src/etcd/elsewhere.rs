@@ -36,7 +36,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::modules::cluster::ClusterArgs;
+    use crate::support::cluster::ClusterArgs;
     use etcdrun_etcd::etcd::{Phase, observe::Seen};
 
     fn cluster(names: &[&str]) -> Cluster {

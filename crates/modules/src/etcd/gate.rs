@@ -2,13 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     hosts::{Questions, Server, see_hosts, ways},
     local,
@@ -289,77 +288,79 @@ fn is_hopeless(finding: &Finding, waited: Duration) -> bool {
     is_late || HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. })
 }
 
-#[async_trait]
 impl EngineAction for Wait {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let timeout = self.module.timeout;
-        let clients = match self.cluster.clients(context).await {
-            // A plan may be of a cluster that does not exist yet.
-            Err(ActionError::Failed(msg)) if context.check_mode() => {
-                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
-            }
-            clients => clients?,
-        };
-        let (names, peers) = (self.cluster.names(), self.cluster.peer_urls());
-        let snapshot = self.verified_snapshot().await;
-        let data = match self.gate {
-            Gate::Begin if context.check_mode() => {
-                let msg = "would compare the data of the members".to_owned();
-                return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
-            }
-            Gate::Begin => Some(agreement(&clients, &observe(&clients, LOOK).await).await),
-            _ => None,
-        };
-        let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
-        let mut mark = observe(&clients, FIRST_LOOK).await.mark();
-        loop {
-            let now = observe(&clients, LOOK).await;
-            let hosts = self.hosts(context, &now).await;
-            let situation = Situation {
-                peers: &peers,
-                client_port: Some(self.cluster.client_port),
-                cluster: &self.cluster.name,
-                command: &context.command,
-                before: self.before.as_ref(),
-                target: self.module.name.as_deref(),
-                along: &self.module.along,
-                mark: mark.or_else(|| now.mark()),
-                step: self.step,
-                hosts: &hosts,
-                snapshot,
-                data: data.as_ref(),
-                change: self.module.change.map(GateChange::rule),
-                decided: self.module.decided.map(GateDecided::rule),
-                consent: self.consent,
-                ..Situation::new(&names, &now)
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let timeout = self.module.timeout;
+            let clients = match self.cluster.clients(context).await {
+                // A plan may be of a cluster that does not exist yet.
+                Err(ActionError::Failed(msg)) if context.check_mode() => {
+                    return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+                }
+                clients => clients?,
             };
-            let verdict = judge(self.profile, self.gate, &situation);
-            if verdict.holds() {
-                return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
-            }
-            // An alarm that is there before anything was done does not go by itself.
-            let is_alarm = |finding: &Finding| self.gate == Gate::Before && finding.rule == "no-alarm";
-            let hopeless = verdict.against().any(|finding| is_alarm(finding) || is_hopeless(finding, start.elapsed()));
-            let is_over = start.elapsed() >= timeout.0;
-            let is_due = is_over || start.elapsed() >= next_look;
-            let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };
-            next_look = if is_due { start.elapsed() + LOOK_AT_HOSTS } else { next_look };
-            if hopeless || context.check_mode() || is_over || !causes.is_empty() {
-                let said = std::iter::once(verdict.told()).chain(causes).collect::<Vec<_>>().join("\n");
-                let msg = match is_over && !hopeless && !context.check_mode() {
-                    true => format!("the gate is shut, also after {:?}: {said}", timeout.0),
-                    false => format!("the gate is shut: {said}"),
+            let (names, peers) = (self.cluster.names(), self.cluster.peer_urls());
+            let snapshot = self.verified_snapshot().await;
+            let data = match self.gate {
+                Gate::Begin if context.check_mode() => {
+                    let msg = "would compare the data of the members".to_owned();
+                    return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
+                }
+                Gate::Begin => Some(agreement(&clients, &observe(&clients, LOOK).await).await),
+                _ => None,
+            };
+            let (start, mut next_look) = (Instant::now(), LOOK_AT_HOSTS);
+            let mut mark = observe(&clients, FIRST_LOOK).await.mark();
+            loop {
+                let now = observe(&clients, LOOK).await;
+                let hosts = self.hosts(context, &now).await;
+                let situation = Situation {
+                    peers: &peers,
+                    client_port: Some(self.cluster.client_port),
+                    cluster: &self.cluster.name,
+                    command: &context.command,
+                    before: self.before.as_ref(),
+                    target: self.module.name.as_deref(),
+                    along: &self.module.along,
+                    mark: mark.or_else(|| now.mark()),
+                    step: self.step,
+                    hosts: &hosts,
+                    snapshot,
+                    data: data.as_ref(),
+                    change: self.module.change.map(GateChange::rule),
+                    decided: self.module.decided.map(GateDecided::rule),
+                    consent: self.consent,
+                    ..Situation::new(&names, &now)
                 };
-                // A plan goes on: by then the gate may be open.
-                let outcome = self.told(&now, &verdict, msg);
-                return Ok(match context.check_mode() {
-                    true => Outcome { unknown: true, ..outcome },
-                    false => Outcome { failed: true, refused: true, ..outcome },
-                });
+                let verdict = judge(self.profile, self.gate, &situation);
+                if verdict.holds() {
+                    return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
+                }
+                // An alarm that is there before anything was done does not go by itself.
+                let is_alarm = |finding: &Finding| self.gate == Gate::Before && finding.rule == "no-alarm";
+                let hopeless =
+                    verdict.against().any(|finding| is_alarm(finding) || is_hopeless(finding, start.elapsed()));
+                let is_over = start.elapsed() >= timeout.0;
+                let is_due = is_over || start.elapsed() >= next_look;
+                let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };
+                next_look = if is_due { start.elapsed() + LOOK_AT_HOSTS } else { next_look };
+                if hopeless || context.check_mode() || is_over || !causes.is_empty() {
+                    let said = std::iter::once(verdict.told()).chain(causes).collect::<Vec<_>>().join("\n");
+                    let msg = match is_over && !hopeless && !context.check_mode() {
+                        true => format!("the gate is shut, also after {:?}: {said}", timeout.0),
+                        false => format!("the gate is shut: {said}"),
+                    };
+                    // A plan goes on: by then the gate may be open.
+                    let outcome = self.told(&now, &verdict, msg);
+                    return Ok(match context.check_mode() {
+                        true => Outcome { unknown: true, ..outcome },
+                        false => Outcome { failed: true, refused: true, ..outcome },
+                    });
+                }
+                mark = mark.or_else(|| now.mark());
+                context.wait(if self.gate == Gate::Settled { LONG_PAUSE } else { PAUSE }).await?;
             }
-            mark = mark.or_else(|| now.mark());
-            context.wait(if self.gate == Gate::Settled { LONG_PAUSE } else { PAUSE }).await?;
-        }
+        })
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use etcd_client::MemberAddOptions;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::model::{Disruption, Effects, Outcome, Seconds};
@@ -109,31 +108,32 @@ struct Change {
 const LOOK: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
-#[async_trait]
 impl EngineAction for Change {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let cluster = &self.cluster.name;
-        let clients = self.cluster.clients(context).await?;
-        let now = self.named(led(&clients).await);
-        let listed = self.listed(&now).cloned();
-        match (self.module.state, listed) {
-            (MemberState::Learner, Some(listed)) => Ok(self.told(Outcome::ok(), listed.id, now.list())),
-            (MemberState::Learner, None) => self.add(context, &clients, &now).await,
-            (MemberState::Voter, Some(listed)) if !listed.is_learner => {
-                Ok(self.told(Outcome::ok(), listed.id, now.list()))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let cluster = &self.cluster.name;
+            let clients = self.cluster.clients(context).await?;
+            let now = self.named(led(&clients).await);
+            let listed = self.listed(&now).cloned();
+            match (self.module.state, listed) {
+                (MemberState::Learner, Some(listed)) => Ok(self.told(Outcome::ok(), listed.id, now.list())),
+                (MemberState::Learner, None) => self.add(context, &clients, &now).await,
+                (MemberState::Voter, Some(listed)) if !listed.is_learner => {
+                    Ok(self.told(Outcome::ok(), listed.id, now.list()))
+                }
+                (MemberState::Voter, Some(listed)) => self.promote(context, &clients, &now, &listed).await,
+                (MemberState::Voter, None) if context.check_mode() => Ok(Outcome { unknown: true, ..Outcome::ok() }),
+                (MemberState::Voter, None) => Err(ActionError::Failed(format!(
+                    "{0} is no member of `{cluster}`: add it first (`state: learner`); if it was taken out because it was late, run `etcdrun member replace {0}` or `member add {0}` anew",
+                    self.module.name
+                ))),
+                (MemberState::Absent, Some(listed)) => self.remove(context, &clients, &now, &listed).await,
+                (MemberState::Absent, None) if now.list().is_empty() => {
+                    Err(ActionError::Failed(format!("no member of `{cluster}` tells who belongs to it")))
+                }
+                (MemberState::Absent, None) => Ok(Outcome::ok()),
             }
-            (MemberState::Voter, Some(listed)) => self.promote(context, &clients, &now, &listed).await,
-            (MemberState::Voter, None) if context.check_mode() => Ok(Outcome { unknown: true, ..Outcome::ok() }),
-            (MemberState::Voter, None) => Err(ActionError::Failed(format!(
-                "{0} is no member of `{cluster}`: add it first (`state: learner`); if it was taken out because it was late, run `etcdrun member replace {0}` or `member add {0}` anew",
-                self.module.name
-            ))),
-            (MemberState::Absent, Some(listed)) => self.remove(context, &clients, &now, &listed).await,
-            (MemberState::Absent, None) if now.list().is_empty() => {
-                Err(ActionError::Failed(format!("no member of `{cluster}` tells who belongs to it")))
-            }
-            (MemberState::Absent, None) => Ok(Outcome::ok()),
-        }
+        })
     }
 }
 

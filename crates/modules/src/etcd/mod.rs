@@ -41,5 +41,8 @@ pub(super) mod wait;
 use crate::{
     pki,
     support::{cluster, local, place, scratch},
-    task::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits},
+    task::{
+        Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+        Traits,
+    },
 };

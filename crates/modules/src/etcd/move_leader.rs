@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, led},
 };
 use crate::model::{Disruption, Effects, Outcome, Seconds};
@@ -64,50 +63,51 @@ struct Move {
     cluster: Cluster,
 }
 
-#[async_trait]
 impl EngineAction for Move {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let (EtcdMoveLeader { name, not_to, timeout, .. }, cluster) = (&self.module, &self.cluster.name);
-        let clients = self.cluster.clients(context).await?;
-        let own = clients.iter().find(|client| *client.name == **name);
-        let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
-        let now = led(&clients).await;
-        let Some(others) = successors(&now, name) else {
-            let leader = now.leader().map(|(leader, _)| leader.to_owned());
-            let leader =
-                leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end".into()))?;
-            return Ok(Outcome { msg: format!("{leader} leads"), ..Outcome::ok() }.with("leader", leader));
-        };
-        let others: Vec<_> = others.into_iter().filter(|other| !not_to.contains(&other.name)).collect();
-        let Some(first) = others.first() else {
-            let why = format!("{name} leads, and no other member is well enough to take over");
-            return match context.check_mode() {
-                true => Ok(Outcome { unknown: true, msg: why, ..Outcome::ok() }),
-                false => Err(ActionError::Failed(why)),
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let (EtcdMoveLeader { name, not_to, timeout, .. }, cluster) = (&self.module, &self.cluster.name);
+            let clients = self.cluster.clients(context).await?;
+            let own = clients.iter().find(|client| *client.name == **name);
+            let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
+            let now = led(&clients).await;
+            let Some(others) = successors(&now, name) else {
+                let leader = now.leader().map(|(leader, _)| leader.to_owned());
+                let leader =
+                    leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end".into()))?;
+                return Ok(Outcome { msg: format!("{leader} leads"), ..Outcome::ok() }.with("leader", leader));
             };
-        };
-        if context.check_mode() {
-            let msg = format!("would hand over to {}", first.name);
-            return Ok(Outcome { msg, ..Outcome::changed() }.with("leader", first.name.clone()));
-        }
-        let others: Vec<_> = others
-            .into_iter()
-            .filter_map(|other| {
-                let client = clients.iter().find(|client| *client.name == *other.name)?.clone();
-                Some((other, client))
-            })
-            .collect();
-        fence(context).await?;
-        match hand_over(own, &others, timeout.0).await.map_err(etcd_failed)? {
-            Some(successor) => {
-                let msg = format!("{} leads now", successor.name);
-                Ok(Outcome { msg, ..Outcome::changed() }.with("leader", successor.name))
+            let others: Vec<_> = others.into_iter().filter(|other| !not_to.contains(&other.name)).collect();
+            let Some(first) = others.first() else {
+                let why = format!("{name} leads, and no other member is well enough to take over");
+                return match context.check_mode() {
+                    true => Ok(Outcome { unknown: true, msg: why, ..Outcome::ok() }),
+                    false => Err(ActionError::Failed(why)),
+                };
+            };
+            if context.check_mode() {
+                let msg = format!("would hand over to {}", first.name);
+                return Ok(Outcome { msg, ..Outcome::changed() }.with("leader", first.name.clone()));
             }
-            None => {
-                let now = observe(&clients, timeout.0).await;
-                let leader = now.leader().map(|(leader, _)| leader.to_owned()).unwrap_or_default();
-                Ok(Outcome { msg: "it leads no more".into(), ..Outcome::ok() }.with("leader", leader))
+            let others: Vec<_> = others
+                .into_iter()
+                .filter_map(|other| {
+                    let client = clients.iter().find(|client| *client.name == *other.name)?.clone();
+                    Some((other, client))
+                })
+                .collect();
+            fence(context).await?;
+            match hand_over(own, &others, timeout.0).await.map_err(etcd_failed)? {
+                Some(successor) => {
+                    let msg = format!("{} leads now", successor.name);
+                    Ok(Outcome { msg, ..Outcome::changed() }.with("leader", successor.name))
+                }
+                None => {
+                    let now = observe(&clients, timeout.0).await;
+                    let leader = now.leader().map(|(leader, _)| leader.to_owned()).unwrap_or_default();
+                    Ok(Outcome { msg: "it leads no more".into(), ..Outcome::ok() }.with("leader", leader))
+                }
             }
-        }
+        })
     }
 }

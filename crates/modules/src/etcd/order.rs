@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::{
@@ -62,19 +61,20 @@ struct Look {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-#[async_trait]
 impl EngineAction for Look {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let cluster = &self.cluster.name;
-        let clients = self.cluster.clients(context).await?;
-        let seen = observe(&clients, LIMIT).await;
-        let leader = seen.leader().map(|(name, _)| name.to_owned());
-        let msg = leader.as_ref().map_or_else(|| "nobody leads".to_owned(), |leader| format!("{leader} leads"));
-        Ok(Outcome { msg, ..Outcome::ok() }
-            .with("order", order(&seen))
-            .with("leader", leader)
-            .with("cluster", cluster.as_str())
-            .with("turn_seconds", TurnRecord::load(&context.state, cluster).map(|record| record.longest)))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let cluster = &self.cluster.name;
+            let clients = self.cluster.clients(context).await?;
+            let seen = observe(&clients, LIMIT).await;
+            let leader = seen.leader().map(|(name, _)| name.to_owned());
+            let msg = leader.as_ref().map_or_else(|| "nobody leads".to_owned(), |leader| format!("{leader} leads"));
+            Ok(Outcome { msg, ..Outcome::ok() }
+                .with("order", order(&seen))
+                .with("leader", leader)
+                .with("cluster", cluster.as_str())
+                .with("turn_seconds", TurnRecord::load(&context.state, cluster).map(|record| record.longest)))
+        })
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::{
@@ -85,49 +84,50 @@ struct Look {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-#[async_trait]
 impl EngineAction for Look {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let EtcdPath { version, releases, .. } = &self.module;
-        let clients = self.cluster.clients(context).await?;
-        let seen = observe(&clients, LIMIT).await;
-        if let Some(silent) = seen.members.iter().find(|member| member.answer.is_err()) {
-            let why = silent.trouble().unwrap_or_default();
-            return Ok(refused(format!("{} does not tell its version: {why}", silent.name)));
-        }
-        let catalogue: Vec<Version> = releases.keys().filter_map(|name| name.parse().ok()).collect();
-        let consent = Consent { auth_hop: self.module.allow_auth_hop, ..Consent::default() };
-        let clients = if self.cluster.auth.is_enabled() { self.module.clients.as_slice() } else { &[] };
-        let hops = match hops_from(&seen, *version, &catalogue, consent, clients) {
-            Ok(hops) => hops,
-            Err(error) => return Ok(refused(error.told(&self.cluster.name))),
-        };
-        let goes_down = |hop: &Hop| hop.to.series() < hop.from.series();
-        if let Some(hop) = hops.iter().find(|hop| goes_down(hop) != self.module.down) {
-            let msg = match self.module.down {
-                true => format!("{} is not below {}; run `etcdrun playbook upgrade.yaml`", hop.to, hop.from),
-                false => format!("{} is below {}; run `etcdrun playbook downgrade.yaml`", hop.to, hop.from),
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let EtcdPath { version, releases, .. } = &self.module;
+            let clients = self.cluster.clients(context).await?;
+            let seen = observe(&clients, LIMIT).await;
+            if let Some(silent) = seen.members.iter().find(|member| member.answer.is_err()) {
+                let why = silent.trouble().unwrap_or_default();
+                return Ok(refused(format!("{} does not tell its version: {why}", silent.name)));
+            }
+            let catalogue: Vec<Version> = releases.keys().filter_map(|name| name.parse().ok()).collect();
+            let consent = Consent { auth_hop: self.module.allow_auth_hop, ..Consent::default() };
+            let clients = if self.cluster.auth.is_enabled() { self.module.clients.as_slice() } else { &[] };
+            let hops = match hops_from(&seen, *version, &catalogue, consent, clients) {
+                Ok(hops) => hops,
+                Err(error) => return Ok(refused(error.told(&self.cluster.name))),
             };
-            return Ok(refused(msg));
-        }
-        let running: Vec<(&str, Version)> = seen.views().map(|(name, view)| (name, view.version)).collect();
-        let before = before(&running, &hops);
-        if self.module.rollback
-            && let Some((member, version)) = without_way_back(&before, &catalogue)
-        {
-            return Ok(refused(format!(
-                "{member} runs {version}, which a rollback would put back, and `etcd_releases` does not have it; add it, or leave \
+            let goes_down = |hop: &Hop| hop.to.series() < hop.from.series();
+            if let Some(hop) = hops.iter().find(|hop| goes_down(hop) != self.module.down) {
+                let msg = match self.module.down {
+                    true => format!("{} is not below {}; run `etcdrun playbook upgrade.yaml`", hop.to, hop.from),
+                    false => format!("{} is below {}; run `etcdrun playbook downgrade.yaml`", hop.to, hop.from),
+                };
+                return Ok(refused(msg));
+            }
+            let running: Vec<(&str, Version)> = seen.views().map(|(name, view)| (name, view.version)).collect();
+            let before = before(&running, &hops);
+            if self.module.rollback
+                && let Some((member, version)) = without_way_back(&before, &catalogue)
+            {
+                return Ok(refused(format!(
+                    "{member} runs {version}, which a rollback would put back, and `etcd_releases` does not have it; add it, or leave \
                  the member where it fails (`on_failure: halt`)"
-            )));
-        }
-        let words: Vec<String> = hops.iter().map(told).collect();
-        let msg = if words.is_empty() { format!("all run {version}") } else { words.join(", ") };
-        let from: serde_json::Map<String, Value> =
-            hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
-        let hops: Vec<String> = hops.iter().map(|hop| hop.to.to_string()).collect();
-        let outcome = Outcome { msg, ..Outcome::ok() }.with("cluster", self.cluster.name.as_str());
-        let before = serde_json::to_value(&before).unwrap_or_default();
-        Ok(outcome.with("hops", hops).with("from", Value::Object(from)).with("before", before))
+                )));
+            }
+            let words: Vec<String> = hops.iter().map(told).collect();
+            let msg = if words.is_empty() { format!("all run {version}") } else { words.join(", ") };
+            let from: serde_json::Map<String, Value> =
+                hops.iter().map(|hop| (hop.to.to_string(), hop.from.to_string().into())).collect();
+            let hops: Vec<String> = hops.iter().map(|hop| hop.to.to_string()).collect();
+            let outcome = Outcome { msg, ..Outcome::ok() }.with("cluster", self.cluster.name.as_str());
+            let before = serde_json::to_value(&before).unwrap_or_default();
+            Ok(outcome.with("hops", hops).with("from", Value::Object(from)).with("before", before))
+        })
     }
 }
 

@@ -7,14 +7,13 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
 };
 
-use async_trait::async_trait;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     local::Fingerprint,
     place::{self, Place},
 };
@@ -116,16 +115,17 @@ static SUMS: Shared<PathBuf, OnceCell<Fingerprint>> = LazyLock::new(Mutex::defau
 /// Whose turn it is in each cluster.
 static TURNS: Shared<String, tokio::sync::Mutex<()>> = LazyLock::new(Mutex::default);
 
-#[async_trait]
 impl EngineAction for Install {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if let Some(version) = self.keep {
-            refuse_other(context, version).await?;
-        }
-        match &self.whence {
-            Whence::Target(path) => context.run(self.payload(path, is_tarball(path))).await,
-            Whence::File(file) => self.install_file(context, file).await,
-        }
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if let Some(version) = self.keep {
+                refuse_other(context, version).await?;
+            }
+            match &self.whence {
+                Whence::Target(path) => context.run(self.payload(path, is_tarball(path))).await,
+                Whence::File(file) => self.install_file(context, file).await,
+            }
+        })
     }
 }
 

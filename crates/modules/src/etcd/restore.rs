@@ -8,14 +8,13 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     backup::{failed, hash},
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     elsewhere::elsewhere,
@@ -226,19 +225,20 @@ impl Prepared {
     }
 }
 
-#[async_trait]
 impl EngineAction for Restore {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        match self.module.state {
-            RestoreState::Prepared => self.prepare(context).await,
-            RestoreState::Proved => self.prove(context).await,
-            RestoreState::Placed => self.place(context).await,
-            RestoreState::Recorded => self.record(context).await,
-            RestoreState::Switched => self.switch(context).await,
-            RestoreState::Started => self.on_member(context, "start").await,
-            RestoreState::Compared => self.compare(context).await,
-            RestoreState::Drilled => self.drill(context).await,
-        }
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            match self.module.state {
+                RestoreState::Prepared => self.prepare(context).await,
+                RestoreState::Proved => self.prove(context).await,
+                RestoreState::Placed => self.place(context).await,
+                RestoreState::Recorded => self.record(context).await,
+                RestoreState::Switched => self.switch(context).await,
+                RestoreState::Started => self.on_member(context, "start").await,
+                RestoreState::Compared => self.compare(context).await,
+                RestoreState::Drilled => self.drill(context).await,
+            }
+        })
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER},
     service::{Down, down},
 };
@@ -124,15 +123,16 @@ const GRACE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
-#[async_trait]
 impl EngineAction for Salvage {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        match self.module.state {
-            SalvageState::Looked => self.report(context).await,
-            SalvageState::Started => self.start(context).await,
-            SalvageState::Served => self.await_service(context).await,
-            SalvageState::Saved => self.save(context).await,
-        }
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            match self.module.state {
+                SalvageState::Looked => self.report(context).await,
+                SalvageState::Started => self.start(context).await,
+                SalvageState::Served => self.await_service(context).await,
+                SalvageState::Saved => self.save(context).await,
+            }
+        })
     }
 }
 

@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::{
@@ -112,24 +111,25 @@ fn turn(cluster: &str) -> Arc<Turn> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner).entry(cluster.to_owned()).or_default().clone()
 }
 
-#[async_trait]
 impl EngineAction for Converge {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let looked = context.run(self.payload("look")).await?;
-        let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
-        let next: Vec<&str> = text("next_peers").map(|urls| urls.split(',').collect()).unwrap_or_default();
-        match (text("state"), text("newer")) {
-            _ if looked.failed => Ok(looked),
-            (Some("missing"), _) if context.check_mode() => {
-                Ok(Outcome { msg: "would be started".into(), ..Outcome::changed() })
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let looked = context.run(self.payload("look")).await?;
+            let text = |name: &str| looked.data.get(name).and_then(Value::as_str);
+            let next: Vec<&str> = text("next_peers").map(|urls| urls.split(',').collect()).unwrap_or_default();
+            match (text("state"), text("newer")) {
+                _ if looked.failed => Ok(looked),
+                (Some("missing"), _) if context.check_mode() => {
+                    Ok(Outcome { msg: "would be started".into(), ..Outcome::changed() })
+                }
+                (Some("active"), None) => Ok(Outcome::ok().with("restarted", false)),
+                (Some("active"), Some(newer)) if context.check_mode() => {
+                    Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
+                }
+                (Some("active"), Some(newer)) => self.restart(context, newer, &next, text("peers")).await,
+                _ => self.start(context, &next, &looked).await,
             }
-            (Some("active"), None) => Ok(Outcome::ok().with("restarted", false)),
-            (Some("active"), Some(newer)) if context.check_mode() => {
-                Ok(Outcome { msg: format!("would restart: {newer} is newer"), ..Outcome::changed() })
-            }
-            (Some("active"), Some(newer)) => self.restart(context, newer, &next, text("peers")).await,
-            _ => self.start(context, &next, &looked).await,
-        }
+        })
     }
 }
 

@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::fs;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     local,
     scratch::Scratch,
@@ -125,46 +124,47 @@ struct Take {
 
 const LOOK: Duration = Duration::from_secs(10);
 
-#[async_trait]
 impl EngineAction for Take {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let dest = self.dest();
-        if let Some((path, size)) = self.fresh() {
-            let msg = format!("{path} will do");
-            return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", path).with("size", size));
-        }
-        if let Some(unless) = self.module.unless.as_ref().filter(|_| context.check_mode()) {
-            let msg = format!("{unless} would do");
-            return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", unless.as_str()));
-        }
-        if context.check_mode() {
-            let msg = format!("would be kept as {}", dest.display());
-            return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
-        }
-        let clients = self.cluster.clients(context).await?;
-        let now = observe(&clients, LOOK).await;
-        let nobody = format!("no member of `{}` is well enough to take a snapshot from", self.cluster.name);
-        let mut failure = ActionError::Failed(nobody);
-        for client in order(&clients, &now, self.module.through.as_deref()) {
-            match self.take(context, client, &dest).await {
-                Ok(snapshot) => {
-                    let revision = now.view(&client.name).map_or(0, |view| view.revision);
-                    let msg = format!("{} bytes through {}", snapshot.size, client.name);
-                    return Ok(Outcome { msg, ..Outcome::changed() }
-                        .with("dest", dest.display().to_string())
-                        .with("size", snapshot.size)
-                        .with("sha256", snapshot.sha256)
-                        .with("revision", revision)
-                        .with("through", client.name.to_string()));
-                }
-                // Another member may do better; our own disk will not.
-                Err(SnapshotError::Io(error)) => {
-                    return Err(ActionError::Failed(format!("cannot write `{}`: {error}", dest.display())));
-                }
-                Err(error) => failure = ActionError::Failed(format!("{}: {error}", client.name)),
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let dest = self.dest();
+            if let Some((path, size)) = self.fresh() {
+                let msg = format!("{path} will do");
+                return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", path).with("size", size));
             }
-        }
-        Err(failure)
+            if let Some(unless) = self.module.unless.as_ref().filter(|_| context.check_mode()) {
+                let msg = format!("{unless} would do");
+                return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", unless.as_str()));
+            }
+            if context.check_mode() {
+                let msg = format!("would be kept as {}", dest.display());
+                return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
+            }
+            let clients = self.cluster.clients(context).await?;
+            let now = observe(&clients, LOOK).await;
+            let nobody = format!("no member of `{}` is well enough to take a snapshot from", self.cluster.name);
+            let mut failure = ActionError::Failed(nobody);
+            for client in order(&clients, &now, self.module.through.as_deref()) {
+                match self.take(context, client, &dest).await {
+                    Ok(snapshot) => {
+                        let revision = now.view(&client.name).map_or(0, |view| view.revision);
+                        let msg = format!("{} bytes through {}", snapshot.size, client.name);
+                        return Ok(Outcome { msg, ..Outcome::changed() }
+                            .with("dest", dest.display().to_string())
+                            .with("size", snapshot.size)
+                            .with("sha256", snapshot.sha256)
+                            .with("revision", revision)
+                            .with("through", client.name.to_string()));
+                    }
+                    // Another member may do better; our own disk will not.
+                    Err(SnapshotError::Io(error)) => {
+                        return Err(ActionError::Failed(format!("cannot write `{}`: {error}", dest.display())));
+                    }
+                    Err(error) => failure = ActionError::Failed(format!("{}: {error}", client.name)),
+                }
+            }
+            Err(failure)
+        })
     }
 }
 

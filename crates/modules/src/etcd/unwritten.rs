@@ -2,13 +2,12 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::model::{Effects, Outcome};
@@ -80,21 +79,22 @@ struct Compare {
     id: String,
 }
 
-#[async_trait]
 impl EngineAction for Compare {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let clients = self.cluster.clients(context).await?;
-        let now = observe(&clients, LOOK).await;
-        match self.problem(&now) {
-            Some(problem) => Err(ActionError::Refused(problem)),
-            None => {
-                let outcome = Outcome::ok();
-                Ok(match now.views().map(|(_, view)| view.revision).max() {
-                    Some(revision) => outcome.with("revision", revision),
-                    None => outcome,
-                })
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let clients = self.cluster.clients(context).await?;
+            let now = observe(&clients, LOOK).await;
+            match self.problem(&now) {
+                Some(problem) => Err(ActionError::Refused(problem)),
+                None => {
+                    let outcome = Outcome::ok();
+                    Ok(match now.views().map(|(_, view)| view.revision).max() {
+                        Some(revision) => outcome.with("revision", revision),
+                        None => outcome,
+                    })
+                }
             }
-        }
+        })
     }
 }
 

@@ -7,13 +7,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::{io::AsyncWrite, time::timeout};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{CLUSTER_MEMBERS, Cluster, ClusterArgs, Member},
 };
 use crate::{
@@ -74,20 +73,21 @@ const LARGEST: usize = 128 << 20;
 /// How long a host may take to send one file.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-#[async_trait]
 impl EngineAction for Look {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if is_off(RULE) {
-            return Ok(Outcome::ok());
-        }
-        // One after the other: they serve meanwhile.
-        for member in &self.cluster.members {
-            let found = self.look(context, member).await?;
-            if let Some(found) = found {
-                return Ok(Outcome { refused: true, ..Outcome::failed(self.told(member, &found)) });
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if is_off(RULE) {
+                return Ok(Outcome::ok());
             }
-        }
-        Ok(Outcome { msg: "no member has data of the v2 API".into(), ..Outcome::ok() })
+            // One after the other: they serve meanwhile.
+            for member in &self.cluster.members {
+                let found = self.look(context, member).await?;
+                if let Some(found) = found {
+                    return Ok(Outcome { refused: true, ..Outcome::failed(self.told(member, &found)) });
+                }
+            }
+            Ok(Outcome { msg: "no member has data of the v2 API".into(), ..Outcome::ok() })
+        })
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     service::trouble,
 };
@@ -66,29 +65,34 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How often services are looked at whose servers do not answer.
 const CHECK_PAUSE: Duration = Duration::from_secs(3);
 
-#[async_trait]
 impl EngineAction for Wait {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode() {
-            return Ok(Outcome { unknown: true, msg: "would wait until every member answers".into(), ..Outcome::ok() });
-        }
-        let clients = self.cluster.clients(context).await?;
-        let names: Vec<&str> = self.cluster.members.iter().map(|member| member.name.as_str()).collect();
-        let (start, mut next_check) = (Instant::now(), CHECK_PAUSE);
-        let status = loop {
-            let status = look(&clients).await;
-            let Some(problem) = status.problem(&names) else { break status };
-            if start.elapsed() >= next_check {
-                next_check = start.elapsed() + CHECK_PAUSE;
-                self.check_services(context, &status).await?;
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if context.check_mode() {
+                return Ok(Outcome {
+                    unknown: true,
+                    msg: "would wait until every member answers".into(),
+                    ..Outcome::ok()
+                });
             }
-            if start.elapsed() >= self.module.timeout.0 {
-                return Err(ActionError::Failed(format!("waited {:?} in vain: {problem}", self.module.timeout.0)));
-            }
-            context.wait(PAUSE).await?;
-        };
-        self.remember(context, &status)?;
-        Ok(told(&status))
+            let clients = self.cluster.clients(context).await?;
+            let names: Vec<&str> = self.cluster.members.iter().map(|member| member.name.as_str()).collect();
+            let (start, mut next_check) = (Instant::now(), CHECK_PAUSE);
+            let status = loop {
+                let status = look(&clients).await;
+                let Some(problem) = status.problem(&names) else { break status };
+                if start.elapsed() >= next_check {
+                    next_check = start.elapsed() + CHECK_PAUSE;
+                    self.check_services(context, &status).await?;
+                }
+                if start.elapsed() >= self.module.timeout.0 {
+                    return Err(ActionError::Failed(format!("waited {:?} in vain: {problem}", self.module.timeout.0)));
+                }
+                context.wait(PAUSE).await?;
+            };
+            self.remember(context, &status)?;
+            Ok(told(&status))
+        })
     }
 }
 

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use http_body_util::BodyExt;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{fs::File, io::AsyncWriteExt, sync::OnceCell};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     copy::{checked_dest, landing},
     http::{self, Client, Direct, HttpError, Trust},
     local::Fingerprint,
@@ -22,7 +21,7 @@ use super::{
     scratch::Scratch,
 };
 use crate::{
-    model::{Effects, FileMode, Outcome, Seconds, Value},
+    model::{Effects, FileMode, Seconds, Value},
     remote::Payload,
     task::Permit,
 };
@@ -223,19 +222,20 @@ struct Bring {
     sha256: String,
 }
 
-#[async_trait]
 impl EngineAction for Bring {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let asked = context.run(self.payload.clone()).await?;
-        let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
-        if asked.failed || context.check_mode() || !wanted {
-            return Ok(asked);
-        }
-        let cell = shared(&self.sha256);
-        let permit = context.permit()?;
-        let (scratch, fingerprint) = cell.get_or_try_init(|| self.download(&permit)).await?;
-        let staged = context.upload(scratch.path()).await?;
-        context.run(self.place.staged(&staged, fingerprint)).await
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let asked = context.run(self.payload.clone()).await?;
+            let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
+            if asked.failed || context.check_mode() || !wanted {
+                return Ok(asked);
+            }
+            let cell = shared(&self.sha256);
+            let permit = context.permit()?;
+            let (scratch, fingerprint) = cell.get_or_try_init(|| self.download(&permit)).await?;
+            let staged = context.upload(scratch.path()).await?;
+            context.run(self.place.staged(&staged, fingerprint)).await
+        })
     }
 }
 

@@ -5,14 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::fs;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, copy, local,
-    place, scratch::Scratch, yes,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, copy,
+    local, place, scratch::Scratch, yes,
 };
 use crate::{
     model::{ByteSize, Effects, Outcome, Resource, Value},
@@ -95,28 +94,29 @@ struct Bring {
     max_size: ByteSize,
 }
 
-#[async_trait]
 impl EngineAction for Bring {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let probe = context.run(self.probe()).await?;
-        if probe.failed {
-            return Ok(probe);
-        }
-        let field = |name: &str| probe.data.get(name).and_then(Value::as_str).unwrap_or_default();
-        if probe.data.get("exists") != Some(&Value::Bool(true)) {
-            return Ok(self.missing(context.check_mode()));
-        }
-        let size = probe.data.get("size").and_then(Value::as_u64).unwrap_or_default();
-        if size > self.max_size.0 {
-            return Ok(self.too_large(ByteSize(size)));
-        }
-        let sha256 = field("sha256").to_owned();
-        let same = self.dest.is_file() && place::fingerprint(&self.dest).await?.sha256 == sha256;
-        let outcome = Outcome { changed: !same, ..Outcome::ok() }.with("dest", self.dest.display().to_string());
-        if !same && !context.check_mode() {
-            return self.bring(context, field("path"), outcome).await;
-        }
-        Ok(outcome.with("sha256", sha256))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let probe = context.run(self.probe()).await?;
+            if probe.failed {
+                return Ok(probe);
+            }
+            let field = |name: &str| probe.data.get(name).and_then(Value::as_str).unwrap_or_default();
+            if probe.data.get("exists") != Some(&Value::Bool(true)) {
+                return Ok(self.missing(context.check_mode()));
+            }
+            let size = probe.data.get("size").and_then(Value::as_u64).unwrap_or_default();
+            if size > self.max_size.0 {
+                return Ok(self.too_large(ByteSize(size)));
+            }
+            let sha256 = field("sha256").to_owned();
+            let same = self.dest.is_file() && place::fingerprint(&self.dest).await?.sha256 == sha256;
+            let outcome = Outcome { changed: !same, ..Outcome::ok() }.with("dest", self.dest.display().to_string());
+            if !same && !context.check_mode() {
+                return self.bring(context, field("path"), outcome).await;
+            }
+            Ok(outcome.with("sha256", sha256))
+        })
     }
 }
 

@@ -1,13 +1,12 @@
 //! `line_in_file`: one line of a file, edited by the operator and written back.
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     copy::{checked_dest, split_validate, validate_command},
     line_edit::{Edit, Insert, Match},
     local::Fingerprint,
@@ -181,15 +180,16 @@ struct EditFile {
     create: bool,
 }
 
-#[async_trait]
 impl EngineAction for EditFile {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        for _ in 0..ATTEMPTS {
-            if let Some(outcome) = self.attempt(context).await? {
-                return Ok(outcome);
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            for _ in 0..ATTEMPTS {
+                if let Some(outcome) = self.attempt(context).await? {
+                    return Ok(outcome);
+                }
             }
-        }
-        Err(ActionError::Failed(format!("{} changed each time it was about to be written", self.place.dest)))
+            Err(ActionError::Failed(format!("{} changed each time it was about to be written", self.place.dest)))
+        })
     }
 }
 

@@ -14,6 +14,6 @@ use crate::{
     support::{http, line_edit, local, place, scratch, words, yes},
     task::{
         Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField,
-        Traits,
+        Running, Traits,
     },
 };

@@ -5,10 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use async_trait::async_trait;
-
 use super::{
-    ActionContext, ActionError, EngineAction, ModuleError, copy, file,
+    ActionContext, ActionError, EngineAction, ModuleError, Running, copy, file,
     local::{Body, Files},
     place::{Place, Upload},
 };
@@ -104,30 +102,31 @@ enum Part {
     Large(Upload),
 }
 
-#[async_trait]
 impl EngineAction for Tree {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let mut whole = Outcome::ok().with("dest", self.root.clone());
-        let mut batch = Batch::default();
-        for entry in self.entries()? {
-            match self.step(&entry)? {
-                Part::Small(payload) => batch.push(payload),
-                Part::Large(upload) => {
-                    batch.send(context, &mut whole).await?;
-                    if !whole.failed {
-                        merge(&mut whole, upload.run(context).await?);
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let mut whole = Outcome::ok().with("dest", self.root.clone());
+            let mut batch = Batch::default();
+            for entry in self.entries()? {
+                match self.step(&entry)? {
+                    Part::Small(payload) => batch.push(payload),
+                    Part::Large(upload) => {
+                        batch.send(context, &mut whole).await?;
+                        if !whole.failed {
+                            merge(&mut whole, upload.run(context).await?);
+                        }
                     }
                 }
+                if batch.bytes > BATCH_BYTES {
+                    batch.send(context, &mut whole).await?;
+                }
+                if whole.failed {
+                    return Ok(whole);
+                }
             }
-            if batch.bytes > BATCH_BYTES {
-                batch.send(context, &mut whole).await?;
-            }
-            if whole.failed {
-                return Ok(whole);
-            }
-        }
-        batch.send(context, &mut whole).await?;
-        Ok(whole)
+            batch.send(context, &mut whole).await?;
+            Ok(whole)
+        })
     }
 }
 

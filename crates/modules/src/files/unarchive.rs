@@ -2,19 +2,17 @@
 
 use std::path::PathBuf;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField,
-    Traits,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField, Running, Traits,
     copy::{checked_dest, name_of},
     local::{self, Fingerprint},
     place,
 };
 use crate::{
-    model::{Effects, Outcome, Resource, Value},
+    model::{Effects, Resource, Value},
     remote::Payload,
 };
 
@@ -137,18 +135,19 @@ struct Unpack {
     path: PathBuf,
 }
 
-#[async_trait]
 impl EngineAction for Unpack {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let fingerprint = place::fingerprint(&self.path).await?;
-        let payload = self.payload.clone().value("sha256", &fingerprint.sha256);
-        let asked = context.run(payload.clone().value("archive", "")).await?;
-        let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
-        if asked.failed || context.check_mode() || !wanted {
-            return Ok(asked);
-        }
-        let staged = context.upload(&self.path).await?;
-        context.run(payload.value("archive", staged)).await
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let fingerprint = place::fingerprint(&self.path).await?;
+            let payload = self.payload.clone().value("sha256", &fingerprint.sha256);
+            let asked = context.run(payload.clone().value("archive", "")).await?;
+            let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
+            if asked.failed || context.check_mode() || !wanted {
+                return Ok(asked);
+            }
+            let staged = context.upload(&self.path).await?;
+            context.run(payload.value("archive", staged)).await
+        })
     }
 }
 

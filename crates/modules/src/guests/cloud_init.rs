@@ -2,7 +2,6 @@
 
 use std::{io, net::IpAddr, process::Stdio};
 
-use async_trait::async_trait;
 use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
@@ -14,12 +13,12 @@ use serde_json::json;
 
 use super::login::without_login;
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     guest_interface::GuestInterface, libvirt, local::Fingerprint,
 };
 use crate::{
     inventory::{Host, Inventory},
-    model::{Disruption, Effects, Outcome, Value, ValueMap},
+    model::{Disruption, Effects, Value, ValueMap},
     remote::Payload,
     source::{Diagnostic, Vars},
 };
@@ -385,28 +384,29 @@ struct Keep {
     seed: Seed,
 }
 
-#[async_trait]
 impl EngineAction for Keep {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let mut outcome = context.run(self.payload.clone()).await?;
-        let wanted = outcome.data.shift_remove("wanted") == Some(Value::Bool(true));
-        if outcome.failed || context.check_mode() || !wanted {
-            return Ok(outcome);
-        }
-        // The hypervisor cannot build it; perhaps this machine can.
-        let text = |name: &str| outcome.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (uuid, application) = (text("uuid"), text("application"));
-        let folder = std::env::temp_dir().join(format!(".etcdrun-{:016x}", rand::random::<u64>()));
-        let built = self.build(&folder, &uuid, &application).await;
-        let staged = match &built {
-            Ok(()) => context.upload(&folder.join("iso")).await,
-            Err(error) => Err(ActionError::Failed(format!(
-                "the hypervisor has none of genisoimage, mkisofs and xorriso, and this machine cannot build the ISO either: {error}"
-            ))),
-        };
-        // It is private, and in a folder for such things, should it stay.
-        let _ = std::fs::remove_dir_all(&folder);
-        context.run(self.payload.clone().value("uuid", uuid).value("staged", staged?)).await
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let mut outcome = context.run(self.payload.clone()).await?;
+            let wanted = outcome.data.shift_remove("wanted") == Some(Value::Bool(true));
+            if outcome.failed || context.check_mode() || !wanted {
+                return Ok(outcome);
+            }
+            // The hypervisor cannot build it; perhaps this machine can.
+            let text = |name: &str| outcome.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let (uuid, application) = (text("uuid"), text("application"));
+            let folder = std::env::temp_dir().join(format!(".etcdrun-{:016x}", rand::random::<u64>()));
+            let built = self.build(&folder, &uuid, &application).await;
+            let staged = match &built {
+                Ok(()) => context.upload(&folder.join("iso")).await,
+                Err(error) => Err(ActionError::Failed(format!(
+                    "the hypervisor has none of genisoimage, mkisofs and xorriso, and this machine cannot build the ISO either: {error}"
+                ))),
+            };
+            // It is private, and in a folder for such things, should it stay.
+            let _ = std::fs::remove_dir_all(&folder);
+            context.run(self.payload.clone().value("uuid", uuid).value("staged", staged?)).await
+        })
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     guest_interface::{Attachment, GuestInterface},
 };
 use crate::{
@@ -204,30 +203,31 @@ struct Report {
     fsync: ValueMap,
 }
 
-#[async_trait]
 impl EngineAction for Check {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let first = context.run(Payload::new(BODY)).await?;
-        if first.failed {
-            return Ok(first);
-        }
-        let found = Found::read(&first);
-        let missing: Vec<&Planned> =
-            self.members.iter().filter(|member| !found.domains.contains_key(&member.name)).collect();
-        let mut report = Report::default();
-        self.check_addresses(&found, &mut report);
-        if !missing.is_empty() {
-            let asked = context.run(self.questions(&missing, &found)).await?;
-            if asked.failed {
-                return Ok(asked);
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let first = context.run(Payload::new(BODY)).await?;
+            if first.failed {
+                return Ok(first);
             }
-            let found = Found::read(&asked);
-            self.check_room(&missing, &found, &mut report);
-            missing.iter().for_each(|member| self.check_parts(member, &found, &mut report));
-            check_fsync(&found, &mut report);
-        }
-        let names: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
-        Ok(report.outcome().with("missing", names))
+            let found = Found::read(&first);
+            let missing: Vec<&Planned> =
+                self.members.iter().filter(|member| !found.domains.contains_key(&member.name)).collect();
+            let mut report = Report::default();
+            self.check_addresses(&found, &mut report);
+            if !missing.is_empty() {
+                let asked = context.run(self.questions(&missing, &found)).await?;
+                if asked.failed {
+                    return Ok(asked);
+                }
+                let found = Found::read(&asked);
+                self.check_room(&missing, &found, &mut report);
+                missing.iter().for_each(|member| self.check_parts(member, &found, &mut report));
+                check_fsync(&found, &mut report);
+            }
+            let names: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+            Ok(report.outcome().with("missing", names))
+        })
     }
 }
 

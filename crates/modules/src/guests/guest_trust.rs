@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits, libvirt,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
+    libvirt,
 };
 use crate::{
     model::{Effects, Outcome, Seconds, Value},
@@ -94,34 +94,37 @@ impl Module for GuestTrust {
     }
 }
 
-#[async_trait]
 impl EngineAction for GuestTrust {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let pins = context.pins();
-        let failed =
-            |error: std::io::Error| ActionError::Failed(format!("cannot use {}: {error}", pins.path().display()));
-        if let Some(known) = pins.find(&self.pin, &self.uuid).map_err(failed)? {
-            return Ok(Outcome::ok().with("fingerprints", known));
-        }
-        let replaced = pins.other(&self.pin, &self.uuid).map_err(failed)?.filter(|_| !self.built);
-        if context.check_mode() {
-            let outcome = Outcome { msg: "would learn the guest's key".into(), ..Outcome::changed() };
-            return Ok(with_replaced(outcome, replaced));
-        }
-        let start = Instant::now();
-        let keys = self.learn(context, start).await?;
-        let keys: Vec<&str> = keys.lines().collect();
-        let outcome = Outcome::changed().with("elapsed", start.elapsed().as_secs());
-        let outcome = with_replaced(outcome, replaced);
-        match pins.pin(&self.pin, &self.uuid, &keys).map_err(failed)? {
-            Pinned::Kept(fingerprints) => Ok(outcome.with("fingerprints", fingerprints)),
-            Pinned::Differs => Err(ActionError::Failed(format!(
-                "the guest {} shows other host keys than those pinned for its UUID in {}",
-                self.name,
-                pins.path().display()
-            ))),
-            Pinned::NoKey => Err(ActionError::Failed(format!("what the guest {} shows are no SSH keys", self.name))),
-        }
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let pins = context.pins();
+            let failed =
+                |error: std::io::Error| ActionError::Failed(format!("cannot use {}: {error}", pins.path().display()));
+            if let Some(known) = pins.find(&self.pin, &self.uuid).map_err(failed)? {
+                return Ok(Outcome::ok().with("fingerprints", known));
+            }
+            let replaced = pins.other(&self.pin, &self.uuid).map_err(failed)?.filter(|_| !self.built);
+            if context.check_mode() {
+                let outcome = Outcome { msg: "would learn the guest's key".into(), ..Outcome::changed() };
+                return Ok(with_replaced(outcome, replaced));
+            }
+            let start = Instant::now();
+            let keys = self.learn(context, start).await?;
+            let keys: Vec<&str> = keys.lines().collect();
+            let outcome = Outcome::changed().with("elapsed", start.elapsed().as_secs());
+            let outcome = with_replaced(outcome, replaced);
+            match pins.pin(&self.pin, &self.uuid, &keys).map_err(failed)? {
+                Pinned::Kept(fingerprints) => Ok(outcome.with("fingerprints", fingerprints)),
+                Pinned::Differs => Err(ActionError::Failed(format!(
+                    "the guest {} shows other host keys than those pinned for its UUID in {}",
+                    self.name,
+                    pins.path().display()
+                ))),
+                Pinned::NoKey => {
+                    Err(ActionError::Failed(format!("what the guest {} shows are no SSH keys", self.name)))
+                }
+            }
+        })
     }
 }
 

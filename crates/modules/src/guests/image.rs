@@ -9,13 +9,12 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ActionContext, ActionError, BuildContext, EngineAction, ModuleError, download,
+    ActionContext, ActionError, BuildContext, EngineAction, ModuleError, Running, download,
     http::{self, HttpError},
     local, place,
     scratch::Scratch,
@@ -81,24 +80,25 @@ fn checked_sum(sum: &str) -> Result<String, ModuleError> {
     }
 }
 
-#[async_trait]
 impl EngineAction for Bring {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let sha256 = match (&self.sha256, &self.from) {
-            (Some(sum), _) => sum.clone(),
-            (None, From::File(path)) => place::fingerprint(path).await?.sha256,
-            (None, From::Url(_)) => String::new(),
-        };
-        let asked = context.run(self.step("ask", &sha256)).await?;
-        let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
-        if asked.failed || context.check_mode() || !wanted {
-            return Ok(without_notes(asked));
-        }
-        let outcome = match &self.from {
-            From::File(path) => self.upload(context, &asked, path.clone(), &sha256).await?,
-            From::Url(url) => self.download(context, &asked, url, &sha256).await?,
-        };
-        Ok(without_notes(outcome))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let sha256 = match (&self.sha256, &self.from) {
+                (Some(sum), _) => sum.clone(),
+                (None, From::File(path)) => place::fingerprint(path).await?.sha256,
+                (None, From::Url(_)) => String::new(),
+            };
+            let asked = context.run(self.step("ask", &sha256)).await?;
+            let wanted = asked.data.get("wanted") == Some(&Value::Bool(true));
+            if asked.failed || context.check_mode() || !wanted {
+                return Ok(without_notes(asked));
+            }
+            let outcome = match &self.from {
+                From::File(path) => self.upload(context, &asked, path.clone(), &sha256).await?,
+                From::Url(url) => self.download(context, &asked, url, &sha256).await?,
+            };
+            Ok(without_notes(outcome))
+        })
     }
 }
 

@@ -1,11 +1,10 @@
 //! `libvirt_domain`: a guest's definition, and whether it runs.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
     domain_changes::{self, Changes},
     domain_xml::{self as xml, Domain},
     guest_interface::{Attachment, GuestInterface},
@@ -379,21 +378,22 @@ struct Keep {
     parts: Vec<String>,
 }
 
-#[async_trait]
 impl EngineAction for Keep {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let looked = context.run(self.look()).await?;
-        if looked.failed {
-            return Ok(looked);
-        }
-        if looked.unknown {
-            return Ok(self.foreseen(looked));
-        }
-        let found = Found::read(&looked, self.parts.len(), self.module.virt);
-        match self.module.state {
-            State::Absent => self.remove(context, &found).await,
-            _ => self.keep(context, &found).await,
-        }
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let looked = context.run(self.look()).await?;
+            if looked.failed {
+                return Ok(looked);
+            }
+            if looked.unknown {
+                return Ok(self.foreseen(looked));
+            }
+            let found = Found::read(&looked, self.parts.len(), self.module.virt);
+            match self.module.state {
+                State::Absent => self.remove(context, &found).await,
+                _ => self.keep(context, &found).await,
+            }
+        })
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use async_trait::async_trait;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     domain_xml::to_xml, libvirt,
 };
 use crate::{
@@ -244,36 +243,37 @@ struct Keep {
     wanted: NetworkXml,
 }
 
-#[async_trait]
 impl EngineAction for Keep {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let name = &self.module.name;
-        let looked = context.run(Payload::new(LOOK).value("name", name)).await?;
-        if looked.failed {
-            return Ok(looked);
-        }
-        let text = |field: &str| looked.data.get(field).and_then(Value::as_str);
-        let is = |field: &str| text(field) == Some("yes");
-        let failed = |error: String| ActionError::Failed(format!("cannot read the network {name}: {error}"));
-        let read = |text: &str| {
-            let read: Result<NetworkXml, _> = quick_xml::de::from_str(text);
-            read.map(|network| network.normalized(&self.wanted)).map_err(|error| failed(error.to_string()))
-        };
-        let defined = text("xml").map(read).transpose()?;
-        let live = text("live_xml").map(read).transpose()?;
-        if self.module.state == State::Absent {
-            let is_there = defined.is_some();
-            return self.finish(context, is_there, is_there.then_some("remove"), defined, live).await;
-        }
-        let define = defined.as_ref() != Some(&self.wanted);
-        let steps = [
-            (define, "define"),
-            (!is("active"), "start"),
-            (self.module.autostart && !is("autostart"), "autostart"),
-            (!self.module.autostart && is("autostart"), "no-autostart"),
-        ];
-        let steps: Vec<&str> = steps.into_iter().filter(|(wanted, _)| *wanted).map(|(_, step)| step).collect();
-        self.finish(context, define, steps, defined, live).await
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let name = &self.module.name;
+            let looked = context.run(Payload::new(LOOK).value("name", name)).await?;
+            if looked.failed {
+                return Ok(looked);
+            }
+            let text = |field: &str| looked.data.get(field).and_then(Value::as_str);
+            let is = |field: &str| text(field) == Some("yes");
+            let failed = |error: String| ActionError::Failed(format!("cannot read the network {name}: {error}"));
+            let read = |text: &str| {
+                let read: Result<NetworkXml, _> = quick_xml::de::from_str(text);
+                read.map(|network| network.normalized(&self.wanted)).map_err(|error| failed(error.to_string()))
+            };
+            let defined = text("xml").map(read).transpose()?;
+            let live = text("live_xml").map(read).transpose()?;
+            if self.module.state == State::Absent {
+                let is_there = defined.is_some();
+                return self.finish(context, is_there, is_there.then_some("remove"), defined, live).await;
+            }
+            let define = defined.as_ref() != Some(&self.wanted);
+            let steps = [
+                (define, "define"),
+                (!is("active"), "start"),
+                (self.module.autostart && !is("autostart"), "autostart"),
+                (!self.module.autostart && is("autostart"), "no-autostart"),
+            ];
+            let steps: Vec<&str> = steps.into_iter().filter(|(wanted, _)| *wanted).map(|(_, step)| step).collect();
+            self.finish(context, define, steps, defined, live).await
+        })
     }
 }
 

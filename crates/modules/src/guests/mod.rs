@@ -22,5 +22,8 @@ mod login;
 use crate::{
     files::download,
     support::{http, local, place, scratch},
-    task::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Traits},
+    task::{
+        Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+        Traits,
+    },
 };

@@ -6,12 +6,11 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster::{CLUSTER_TLS, Cluster, ClusterArgs},
 };
 use crate::{
@@ -66,29 +65,30 @@ struct Make {
     cluster: Cluster,
 }
 
-#[async_trait]
 impl EngineAction for Make {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
-        let there = authority(context, &self.cluster).await?;
-        let (authority, is_new) = match there {
-            Some(authority) => (authority, false),
-            None if context.check_mode() => {
-                return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
+            let there = authority(context, &self.cluster).await?;
+            let (authority, is_new) = match there {
+                Some(authority) => (authority, false),
+                None if context.check_mode() => {
+                    return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
+                }
+                None => (make(context, &self.cluster).await?, true),
+            };
+            if !context.check_mode() {
+                store.keep_certificate(&authority.trusted).map_err(failed)?;
+                match store.rotation().map_err(failed)? {
+                    Some(rotation) if rotation.is_over(tls) => drop(rotation.end(tls, &store).map_err(failed)?),
+                    _ => {}
+                }
             }
-            None => (make(context, &self.cluster).await?, true),
-        };
-        if !context.check_mode() {
-            store.keep_certificate(&authority.trusted).map_err(failed)?;
-            match store.rotation().map_err(failed)? {
-                Some(rotation) if rotation.is_over(tls) => drop(rotation.end(tls, &store).map_err(failed)?),
-                _ => {}
-            }
-        }
-        Ok(Outcome { changed: is_new, ..Outcome::ok() }
-            .with("certificate", store.certificate_path().display().to_string())
-            .with("fingerprint", authority.certificate.fingerprint())
-            .with("not_after", authority.certificate.not_after.to_string()))
+            Ok(Outcome { changed: is_new, ..Outcome::ok() }
+                .with("certificate", store.certificate_path().display().to_string())
+                .with("fingerprint", authority.certificate.fingerprint())
+                .with("not_after", authority.certificate.not_after.to_string()))
+        })
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     ca::{authority, failed},
     cluster::{CLUSTER_TLS, Cluster, ClusterArgs, tunnel},
     local::Fingerprint,
@@ -136,31 +135,32 @@ struct Found {
     is_authority_staged: bool,
 }
 
-#[async_trait]
 impl EngineAction for Keep {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let looked = context.run(self.look()).await?;
-        if looked.failed {
-            return Ok(looked);
-        }
-        let found = Found::of(&looked);
-        let Some(authority) = authority(context, &self.cluster).await? else {
-            return match context.check_mode() {
-                true => Ok(Outcome {
-                    msg: "would be signed by the authority that is still to be made".into(),
-                    ..Outcome::changed()
-                }),
-                false => Err(ActionError::Failed(format!(
-                    "the cluster `{}` has no authority; `pki_ca` makes one",
-                    self.cluster.name
-                ))),
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let looked = context.run(self.look()).await?;
+            if looked.failed {
+                return Ok(looked);
+            }
+            let found = Found::of(&looked);
+            let Some(authority) = authority(context, &self.cluster).await? else {
+                return match context.check_mode() {
+                    true => Ok(Outcome {
+                        msg: "would be signed by the authority that is still to be made".into(),
+                        ..Outcome::changed()
+                    }),
+                    false => Err(ActionError::Failed(format!(
+                        "the cluster `{}` has no authority; `pki_ca` makes one",
+                        self.cluster.name
+                    ))),
+                };
             };
-        };
-        is_valid(&self.cluster.name, &authority)?;
-        match (&self.module.certificate_file, &self.module.key_file) {
-            (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
-            _ => self.converge(context, &authority, found).await,
-        }
+            is_valid(&self.cluster.name, &authority)?;
+            match (&self.module.certificate_file, &self.module.key_file) {
+                (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
+                _ => self.converge(context, &authority, found).await,
+            }
+        })
     }
 }
 

@@ -8,5 +8,5 @@ pub(super) mod users;
 // For the files of this folder.
 use crate::{
     support::{cluster, local, place},
-    task::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField},
+    task::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running},
 };

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     ca::{authority, failed, forget, on_a_thread},
     certificate::{has_ended, is_valid},
     cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, fence},
@@ -93,19 +92,20 @@ struct Rotate {
     cluster: Cluster,
 }
 
-#[async_trait]
 impl EngineAction for Rotate {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let store = self.cluster.store(context);
-        let there = store.rotation().map_err(failed)?.filter(|there| !there.is_over(&self.cluster.tls));
-        let outcome = match self.module.state {
-            PhaseState::Begun => self.begin(context, &store, there).await?,
-            PhaseState::Ended => self.end(context, &store, there).await?,
-            PhaseState::Abandoned => self.abandon(context, &store, there).await?,
-        };
-        Ok(outcome
-            .with("phase", self.module.phase.name())
-            .with("trusted", store.certificate_path().display().to_string()))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let store = self.cluster.store(context);
+            let there = store.rotation().map_err(failed)?.filter(|there| !there.is_over(&self.cluster.tls));
+            let outcome = match self.module.state {
+                PhaseState::Begun => self.begin(context, &store, there).await?,
+                PhaseState::Ended => self.end(context, &store, there).await?,
+                PhaseState::Abandoned => self.abandon(context, &store, there).await?,
+            };
+            Ok(outcome
+                .with("phase", self.module.phase.name())
+                .with("trusted", store.certificate_path().display().to_string()))
+        })
     }
 }
 

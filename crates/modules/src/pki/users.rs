@@ -1,11 +1,10 @@
 //! `pki_users`: certificates of users, on the operator's disk.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     ca::{authority, failed},
     cluster::{CLUSTER_TLS, Cluster, ClusterArgs},
 };
@@ -54,30 +53,31 @@ struct Renew {
     early_renewal: Option<Seconds>,
 }
 
-#[async_trait]
 impl EngineAction for Renew {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
-        let Some(authority) = authority(context, &self.cluster).await? else {
-            return Ok(Outcome {
-                msg: "there is no authority yet, and nobody has a certificate".into(),
-                ..Outcome::ok()
-            });
-        };
-        let usual = Request::new("", Usage::Client, tls).early_renewal;
-        let early = self.early_renewal.map_or(usual, |early| early.0.max(usual));
-        let tls = TlsSection { early_renewal: Some(Seconds(early)), ..tls.clone() };
-        let mut renewed = Vec::new();
-        for user in store.users().map_err(failed)? {
-            if self.renew(context, &authority, &tls, &store, &user).await? && user != STRANGER {
-                renewed.push(user);
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
+            let Some(authority) = authority(context, &self.cluster).await? else {
+                return Ok(Outcome {
+                    msg: "there is no authority yet, and nobody has a certificate".into(),
+                    ..Outcome::ok()
+                });
+            };
+            let usual = Request::new("", Usage::Client, tls).early_renewal;
+            let early = self.early_renewal.map_or(usual, |early| early.0.max(usual));
+            let tls = TlsSection { early_renewal: Some(Seconds(early)), ..tls.clone() };
+            let mut renewed = Vec::new();
+            for user in store.users().map_err(failed)? {
+                if self.renew(context, &authority, &tls, &store, &user).await? && user != STRANGER {
+                    renewed.push(user);
+                }
             }
-        }
-        let msg = match renewed.as_slice() {
-            [] => String::new(),
-            users => format!("new certificates: {}", users.join(", ")),
-        };
-        Ok(Outcome { changed: !renewed.is_empty(), msg, ..Outcome::ok() }.with("renewed", renewed))
+            let msg = match renewed.as_slice() {
+                [] => String::new(),
+                users => format!("new certificates: {}", users.join(", ")),
+            };
+            Ok(Outcome { changed: !renewed.is_empty(), msg, ..Outcome::ok() }.with("renewed", renewed))
+        })
     }
 }
 

@@ -374,7 +374,7 @@ pub(crate) fn etcd_failed(error: EtcdError) -> ActionError {
 mod tests {
     use serde_json::json;
 
-    use crate::{etcd::order::EtcdOrder, testing::module_error};
+    use crate::{etcd::order::EtcdOrder, support::testing::module_error};
 
     #[test]
     fn what_is_no_cluster_is_told_with_what_would_be_one() {

@@ -12,7 +12,7 @@ pub(crate) mod words;
 
 // For the files of this folder.
 use crate::task::{
-    Action, ActionContext, ActionError, BuildContext, ClusterKey, EngineAction, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, ClusterKey, EngineAction, ModuleError, ResultField, Running,
 };
 #[cfg(test)]
 use crate::task::{Module, ModuleSpec};

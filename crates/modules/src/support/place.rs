@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use async_trait::async_trait;
-
 use super::{
-    Action, ActionContext, ActionError, EngineAction, ResultField,
+    Action, ActionContext, ActionError, EngineAction, ResultField, Running,
     local::{Body, Fingerprint, Source},
 };
 use crate::{
-    model::{FileMode, Outcome, Value},
+    model::{FileMode, Value},
     remote::Payload,
 };
 
@@ -145,17 +143,18 @@ pub(crate) struct Upload {
     pub source: Source,
 }
 
-#[async_trait]
 impl EngineAction for Upload {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let fingerprint = self.source.fingerprint().await?;
-        let mut asked = context.run(self.place.ask(&fingerprint)).await?;
-        let wanted = asked.data.shift_remove("wanted") == Some(Value::Bool(true));
-        if asked.failed || context.check_mode() || !wanted {
-            return Ok(asked);
-        }
-        let staged = self.source.upload(context).await?;
-        context.run(self.place.staged(&staged, &fingerprint)).await
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let fingerprint = self.source.fingerprint().await?;
+            let mut asked = context.run(self.place.ask(&fingerprint)).await?;
+            let wanted = asked.data.shift_remove("wanted") == Some(Value::Bool(true));
+            if asked.failed || context.check_mode() || !wanted {
+                return Ok(asked);
+            }
+            let staged = self.source.upload(context).await?;
+            context.run(self.place.staged(&staged, &fingerprint)).await
+        })
     }
 }
 
@@ -181,7 +180,7 @@ mod tests {
     impl StepSink for Deaf {
         fn started(&self, _step: usize) {}
         fn output(&self, _step: usize, _error: bool, _text: &[u8]) {}
-        fn finished(&self, _step: usize, _outcome: &Outcome) {}
+        fn finished(&self, _step: usize, _outcome: &crate::model::Outcome) {}
     }
 
     #[tokio::test]

@@ -21,6 +21,6 @@ use crate::{
     support::{http, local, words, yes},
     task::{
         Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField,
-        Sets, Traits,
+        Running, Sets, Traits,
     },
 };

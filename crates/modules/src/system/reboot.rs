@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField};
+use super::{
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+};
 use crate::{
     model::{Disruption, Effects, Outcome, Resource, Seconds},
     remote::{Payload, RemoteError},
@@ -84,25 +85,26 @@ impl Module for Reboot {
     }
 }
 
-#[async_trait]
 impl EngineAction for Reboot {
     fn reboots(&self) -> bool {
         true
     }
 
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode() {
-            return Ok(Outcome { msg: "would reboot".into(), ..Outcome::changed() });
-        }
-        let before = self.boot_id(context).await?;
-        sleep(self.pre_reboot_delay.0).await;
-        let start = Instant::now();
-        let deadline = start + self.reboot_timeout.0;
-        self.go_down(context, deadline).await?;
-        self.come_back(context, &before, deadline).await?;
-        sleep(self.post_reboot_delay.0).await;
-        self.pass_test(context, deadline).await?;
-        Ok(Outcome::changed().with("rebooted", true).with("elapsed", start.elapsed().as_secs()))
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if context.check_mode() {
+                return Ok(Outcome { msg: "would reboot".into(), ..Outcome::changed() });
+            }
+            let before = self.boot_id(context).await?;
+            sleep(self.pre_reboot_delay.0).await;
+            let start = Instant::now();
+            let deadline = start + self.reboot_timeout.0;
+            self.go_down(context, deadline).await?;
+            self.come_back(context, &before, deadline).await?;
+            sleep(self.post_reboot_delay.0).await;
+            self.pass_test(context, deadline).await?;
+            Ok(Outcome::changed().with("rebooted", true).with("elapsed", start.elapsed().as_secs()))
+        })
     }
 }
 

@@ -1,18 +1,17 @@
 //! `script`: runs a script of the operator on the target.
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField,
-    Traits, command,
+    Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField, Running, Traits,
+    command,
     local::{self, Body, Files, Source},
     words,
 };
 use crate::{
     files::copy,
-    model::{Effects, Outcome, Resource},
+    model::{Effects, Resource},
     remote::Payload,
 };
 
@@ -110,14 +109,15 @@ struct Large {
     source: Source,
 }
 
-#[async_trait]
 impl EngineAction for Large {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        let staged = match context.check_mode() {
-            true => String::new(),
-            false => self.source.upload(context).await?,
-        };
-        context.run(self.payload.clone().value("staged", staged)).await
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            let staged = match context.check_mode() {
+                true => String::new(),
+                false => self.source.upload(context).await?,
+            };
+            context.run(self.payload.clone().value("staged", staged)).await
+        })
     }
 }
 

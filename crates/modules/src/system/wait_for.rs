@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField,
+    Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     http::{self, Client, Dial, Direct, HttpError, Stream, Trust},
 };
 use crate::{
@@ -234,26 +234,27 @@ enum Look {
     HoldsNot(String),
 }
 
-#[async_trait]
 impl EngineAction for Wait {
-    async fn run(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
-        if context.check_mode() {
-            return self.foresee(&context.session).await;
-        }
-        let start = Instant::now();
-        context.wait(self.delay).await?;
-        loop {
-            let why = match (self.look(&context.session).await?, self.wanted) {
-                (Look::Holds { found }, true) => return Ok(outcome(start, found)),
-                (Look::HoldsNot(_), false) => return Ok(outcome(start, None)),
-                (Look::HoldsNot(why), true) => why,
-                (Look::Holds { .. }, false) => "it is still there".to_owned(),
-            };
-            if start.elapsed() + self.sleep > self.timeout {
-                return Ok(self.in_vain(start, &why));
+    fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
+        Box::pin(async move {
+            if context.check_mode() {
+                return self.foresee(&context.session).await;
             }
-            context.wait(self.sleep).await?;
-        }
+            let start = Instant::now();
+            context.wait(self.delay).await?;
+            loop {
+                let why = match (self.look(&context.session).await?, self.wanted) {
+                    (Look::Holds { found }, true) => return Ok(outcome(start, found)),
+                    (Look::HoldsNot(_), false) => return Ok(outcome(start, None)),
+                    (Look::HoldsNot(why), true) => why,
+                    (Look::Holds { .. }, false) => "it is still there".to_owned(),
+                };
+                if start.elapsed() + self.sleep > self.timeout {
+                    return Ok(self.in_vain(start, &why));
+                }
+                context.wait(self.sleep).await?;
+            }
+        })
     }
 }
 
@@ -455,7 +456,7 @@ impl Dial for Tunnel<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{modules::testing::node, source::from_node};
+    use crate::{source::from_node, support::testing::node};
 
     fn problem(text: &str) -> Option<String> {
         let module: WaitFor = from_node(&node(text)).unwrap();
