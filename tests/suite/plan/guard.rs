@@ -30,7 +30,7 @@ fn functions(text: &str) -> Functions {
 }
 
 fn payloads() -> BTreeMap<String, Functions> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/modules");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/modules/src");
     let files =
         |folder: &Path| -> Vec<PathBuf> { fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect() };
     let (folders, scripts): (Vec<_>, Vec<_>) = files(&folder).into_iter().partition(|path| path.is_dir());

@@ -712,7 +712,7 @@ async fn a_backup_is_not_written_through_a_link() {
 /// The account of etcd chooses names in the folder of its data, which root sets aside or removes.
 #[test]
 fn data_is_set_aside_and_removed_by_its_own_names() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/modules/aside.sh");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/modules/src/support/aside.sh");
     for shell in SHELLS {
         for (work, is_kept) in
             [("aside=$PWD/kept; each_data \"$1\" move_aside", true), ("each_data \"$1\" rm -rf --", false)]
