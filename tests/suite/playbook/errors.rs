@@ -362,3 +362,19 @@ fn secrets_stay_out_of_the_environment() {
         ("roles/r/tasks/main.yaml", "- command: ls\n  environment: {K: '{{ key }}'}\n"),
     ]));
 }
+
+#[test]
+fn a_strategy_that_does_not_say_who_is_next_is_found_when_it_is_loaded() {
+    const PLAY: &str = "- hosts: all\n  rollout: { strategy: serial }\n  tasks: [{ ping: }]\n";
+    let next = |text: &str| problems(&[("site.yaml", PLAY), ("roles/rollout_serial/tasks/next.yaml", text)]);
+    let found = next("- etcd_order:\n");
+    assert!(
+        found.contains("the role `rollout_serial` does not register `rollout_next.order` in tasks/next.yaml"),
+        "{found}"
+    );
+    assert!(found.contains("add `register: rollout_next` to a task whose module returns `order`"), "{found}");
+    let found = next("- command: ls\n  register: rollout_next\n");
+    assert!(found.contains("does not register `rollout_next.order`"), "{found}");
+    let found = next("- etcd_order:\n  register: rollout_next\n");
+    assert!(!found.contains("does not register"), "{found}");
+}

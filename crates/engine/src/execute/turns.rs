@@ -10,12 +10,9 @@ use crate::{
     graph::{Node, NodeIndex, NodeKind, PlayIndex},
     inventory::HostId,
     model::{Status, Value},
+    playbook::StrategyAnswer,
     rollout::Passage,
 };
-
-/// What strategies register: which versions the cluster goes through, and who is next.
-const PATH: (&str, &str) = ("rollout_path", "hops");
-const NEXT: (&str, &str) = ("rollout_next", "order");
 
 /// How long turns take.
 #[derive(Default)]
@@ -107,21 +104,22 @@ impl Scheduler {
     /// Whether the cluster goes through the version of this step; what is not said is done.
     fn is_on_the_way(&self, step: u32) -> bool {
         let Some(version) = self.context.graph.steps[step as usize].version else { return true };
-        let Some(hops) = self.registered(step, PATH) else { return true };
+        let Some(hops) = self.registered(step, StrategyAnswer::PATH) else { return true };
         hops.iter().filter_map(Value::as_str).any(|hop| hop.parse() == Ok(version))
     }
 
     fn order(&self, step: u32) -> Vec<HostId> {
-        let names = self.registered(step, NEXT).unwrap_or_default();
+        let names = self.registered(step, StrategyAnswer::NEXT).unwrap_or_default();
         let names = names.iter().filter_map(Value::as_str);
         names.filter_map(|name| Some(self.context.inventory.host(name)?.id)).collect()
     }
 
     /// A list that the strategy has registered for the hosts of a group.
-    fn registered(&self, step: u32, (name, field): (&str, &str)) -> Option<Vec<Value>> {
+    fn registered(&self, step: u32, answer: StrategyAnswer) -> Option<Vec<Value>> {
         let graph = &self.context.graph;
         let group = &graph.rollouts[graph.steps[step as usize].group as usize];
-        let of_host = |host: &HostId| self.context.hosts.late(*host).get(name)?.get(field)?.as_array().cloned();
+        let of_host =
+            |host: &HostId| self.context.hosts.late(*host).get(answer.register)?.get(answer.field)?.as_array().cloned();
         group.hosts.iter().find_map(of_host)
     }
 

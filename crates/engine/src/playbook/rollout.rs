@@ -27,7 +27,7 @@ use super::{
     context::Context,
     loader::Loader,
     role::RoleUse,
-    types::{Item, Task},
+    types::{Item, Task, collect_tasks},
 };
 use crate::{
     model::{Seconds, Span, Spanned, Value},
@@ -162,6 +162,31 @@ pub struct Rollout {
     hypervisors: OnceLock<bool>,
 }
 
+/// A list that a strategy registers and the scheduler reads. Checked when the role is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrategyAnswer {
+    /// The file of tasks that registers it.
+    part: &'static str,
+    pub register: &'static str,
+    pub field: &'static str,
+}
+
+impl StrategyAnswer {
+    /// The versions that a cluster passes, where a rollout changes its version.
+    pub const PATH: Self = Self { part: "begin", register: "rollout_path", field: "hops" };
+    /// The hosts that still wait for their turn, the next one first. Without it they go in their order.
+    pub const NEXT: Self = Self { part: "next", register: "rollout_next", field: "order" };
+
+    fn is_given_by(self, items: &[Item]) -> bool {
+        let mut tasks = Vec::new();
+        collect_tasks(items, &mut tasks);
+        tasks.into_iter().any(|task| {
+            task.register.as_ref().is_some_and(|name| &*name.value == self.register)
+                && task.module.result.iter().any(|field| field.name == self.field)
+        })
+    }
+}
+
 /// What a strategy puts around turns.
 #[derive(Debug, Default)]
 pub struct Parts {
@@ -235,6 +260,7 @@ impl Loader<'_> {
         let context = Context { tags: vec!["always".into()], when: Vec::new(), notify: Vec::new(), ..context.clone() };
         let usual = self.rollout_parts(settings.strategy, "", span, &context);
         let of_hypervisors = self.rollout_parts(settings.strategy, "hypervisor_", span, &context);
+        self.check_strategy(&settings, &usual, span);
         Some(Rollout { usual, of_hypervisors, hypervisors: OnceLock::new(), span, settings })
     }
 
@@ -264,6 +290,29 @@ impl Loader<'_> {
                 "`serial` and `rollout` both say who waits for whom",
                 "keep `rollout`; `max_unavailable` is the size",
             );
+        }
+    }
+
+    /// The scheduler would not find what it reads, and would continue as if the role had said nothing.
+    fn check_strategy(&mut self, settings: &RolloutSettings, parts: &Parts, span: Span) {
+        // Tasks with mistakes in them are missing here.
+        if self.diagnostics.has_errors() {
+            return;
+        }
+        let role = settings.strategy.role();
+        let answers = [
+            (StrategyAnswer::PATH, &parts.begin, settings.upgrade || settings.downgrade),
+            (StrategyAnswer::NEXT, &parts.next, !parts.next.is_empty()),
+        ];
+        for (answer, items, is_needed) in answers {
+            if is_needed && !answer.is_given_by(items) {
+                let StrategyAnswer { part, register, field } = answer;
+                let message = format!("the role `{role}` does not register `{register}.{field}` in tasks/{part}.yaml");
+                let help = format!(
+                    "the scheduler reads it there: add `register: {register}` to a task whose module returns `{field}`"
+                );
+                self.diagnostics.push(Diagnostic::error(span, message).help(help));
+            }
         }
     }
 

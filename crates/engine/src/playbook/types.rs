@@ -79,7 +79,7 @@ impl Play {
     }
 }
 
-fn collect_tasks<'p>(items: &'p [Item], tasks: &mut Vec<&'p Arc<Task>>) {
+pub(super) fn collect_tasks<'p>(items: &'p [Item], tasks: &mut Vec<&'p Arc<Task>>) {
     for item in items {
         match item {
             Item::Task(task) => tasks.push(task),
