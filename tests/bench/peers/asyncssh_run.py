@@ -1,4 +1,4 @@
-"""Runs commands on hosts by asyncssh: one connection a host, one command after the other."""
+"""Runs commands on hosts, or copies files to them, by asyncssh: one connection a host, one step after the other."""
 
 import asyncio
 import json
@@ -36,10 +36,16 @@ async def chain(job, host):
             last = result.stdout.strip()
 
 
+async def files(job, host):
+    async with connect(job, host) as connection, connection.start_sftp_client() as sftp:
+        for source, dest in job["files"]:
+            await sftp.put(source, dest.replace("{host}", host["name"]))
+
+
 async def main():
     with open(sys.argv[2], encoding="utf-8") as file:
         job = json.load(file)
-    work = {"commands": commands, "chain": chain}[sys.argv[1]]
+    work = {"commands": commands, "chain": chain, "files": files}[sys.argv[1]]
     await asyncio.gather(*(work(job, host) for host in job["hosts"]))
 
 

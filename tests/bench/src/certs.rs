@@ -9,10 +9,8 @@ use etcdrun::etcd::Credential;
 use crate::{
     cluster::{Cluster, IN_MEMORY, Wanted},
     knock::{Knocked, Knocking},
-    pauses::Metronome,
-    process::go_first,
     rollout::{GAP_LIMIT, WORST_LIMIT},
-    seen::{is_enough, lost, milliseconds, small, tell_gaps},
+    seen::{beside_quiet, is_enough, lost, milliseconds, quiet, small, tell_gaps},
     site::{etcdrun, etcdrun_behind},
     table::{Row, percentile},
     taken::{Counted, Ticks, is_much, left_alone},
@@ -28,9 +26,10 @@ const ROTATE: &[&str] = &["certs", "rotate-ca", "prod", "--yes"];
 /// What clients saw of one change.
 struct Seen {
     seconds: f64,
-    /// In milliseconds: without the time in which the machine stood still, and with it.
+    /// In milliseconds.
     longest: f64,
-    longest_with_pauses: f64,
+    /// The same when nothing is changed.
+    longest_quiet: f64,
     writes: usize,
     lost: usize,
     handshakes: usize,
@@ -62,25 +61,29 @@ pub fn certs(bench: &mut Bench) -> Result<Vec<Row>> {
 fn watched(bench: &Bench, cluster: &Cluster, changes: &[&[&str]]) -> Result<Seen> {
     let credential = exported(bench, cluster)?;
     cluster.clear()?;
-    let metronome = Metronome::start()?;
+    let ticks = Ticks::now()?;
     let writer = Writer::start(&cluster.members, &credential, Manner::default());
-    go_first(writer::THREAD)?;
-    let (knocking, ticks) = (Knocking::start(&cluster.members, &credential), Ticks::now()?);
+    let knocking = Knocking::start(&cluster.members, &credential);
     let took: Result<Vec<f64>> =
         changes.iter().map(|words| Ok(etcdrun_behind(bench, &cluster.folder, words)?.seconds)).collect();
     let (written, knocked) = (writer.stop()?, knocking.stop()?);
-    let (seconds, taken, pauses) = (took?.iter().sum(), ticks.percent_since()?, metronome.stop()?);
-    let found = writer::found(&cluster.members, &exported(bench, cluster)?)?;
+    let seconds = took?.iter().sum();
+    let credential = exported(bench, cluster)?;
+    let found = writer::found(&cluster.members, &credential)?;
+    let knocking = Knocking::start(&cluster.members, &credential);
+    let quiet = quiet(&cluster.members, &credential, Manner::default(), written.lasted);
+    knocking.stop()?;
+    let (quiet, taken) = (quiet?, ticks.percent_since()?);
     if !is_much(taken) {
         is_enough(&written)?;
     }
-    tell_gaps(&written, &pauses, &cluster.folder)?;
+    tell_gaps(&written, &cluster.folder)?;
     let Knocked { handshakes, refused } = knocked;
     refused.iter().for_each(|error| eprintln!("    refused: {error}"));
     Ok(Seen {
         seconds,
-        longest: pauses.left_of_longest(&written),
-        longest_with_pauses: milliseconds(written.longest),
+        longest: milliseconds(written.longest),
+        longest_quiet: milliseconds(quiet.longest),
         writes: written.acknowledged.len(),
         lost: lost(&written, &found),
         handshakes,
@@ -109,7 +112,7 @@ impl Seen {
         Self {
             seconds,
             longest: self.longest.max(next.longest),
-            longest_with_pauses: self.longest_with_pauses.max(next.longest_with_pauses),
+            longest_quiet: self.longest_quiet.max(next.longest_quiet),
             writes: self.writes + next.writes,
             lost: self.lost + next.lost,
             handshakes: self.handshakes + next.handshakes,
@@ -123,9 +126,9 @@ impl Seen {
     }
 
     fn tell(&self, what: &str, round: usize) {
-        let Self { seconds, longest, longest_with_pauses: all, writes, lost, handshakes, refused, taken } = self;
+        let Self { seconds, longest, longest_quiet: quiet, writes, lost, handshakes, refused, taken } = self;
         eprintln!(
-            "  round {round}: {what} {seconds:.1} s, longest gap {longest:.0} ms ({all:.0} with pauses of the machine), {lost} of {writes} writes lost, {refused} of {handshakes} handshakes refused, {taken:.0}% taken by other machines"
+            "  round {round}: {what} {seconds:.1} s, longest gap {longest:.0} ms beside {quiet:.0} ms of the same client with nothing changed, {lost} of {writes} writes lost, {refused} of {handshakes} handshakes refused, {taken:.0}% taken by other machines"
         );
     }
 }
@@ -135,12 +138,12 @@ fn rows(what: &str, Counted { runs, disturbed }: &Counted<Seen>) -> Vec<Row> {
     let each = |of: fn(&Seen) -> f64| -> Vec<f64> { runs.iter().map(of).collect() };
     let sum = |of: fn(&Seen) -> usize| -> usize { runs.iter().map(of).sum() };
     let of = |figure, value, limit| Row { times: runs.len(), ..Row::limit(&name(figure), "ms", &[value], limit) };
-    let (gap, worst) =
-        (percentile(&each(|run| run.longest), 0.95), percentile(&each(|run| run.longest_with_pauses), 1.0));
+    let (gaps, quiet) = (each(|run| run.longest), each(|run| run.longest_quiet));
     let none = |figure: String, count| Row::none(&name(&figure), count, runs.len());
     vec![
-        of("longest gap between writes, p95 of the runs", gap, GAP_LIMIT),
-        of("longest gap, the worst run, pauses of the machine included", worst, WORST_LIMIT),
+        of("longest gap between writes, p95 of the runs", percentile(&gaps, 0.95), GAP_LIMIT),
+        of("longest gap, the worst run", percentile(&gaps, 1.0), WORST_LIMIT),
+        beside_quiet(&name("longest gap between writes, median"), &gaps, &quiet),
         none(format!("lost of {} acknowledged writes", sum(|run| run.writes)), sum(|run| run.lost)),
         none(format!("refused of {} handshakes", sum(|run| run.handshakes)), sum(|run| run.refused)),
         Row::figure(&name("runs that other machines disturbed"), "", &[small(*disturbed)]),

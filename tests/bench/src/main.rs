@@ -11,9 +11,9 @@ mod delay;
 mod graphs;
 mod guests;
 mod hosts;
-mod pauses;
 mod peers;
 mod process;
+mod races;
 mod replace;
 mod rollout;
 mod seen;
@@ -39,7 +39,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 
 use table::{Row, table};
-use works::{Bench, WORKS};
+use works::{Bench, Often, WORKS};
 
 #[derive(Parser)]
 #[command(about = "Measures etcdrun against its peers and its own limits")]
@@ -54,6 +54,9 @@ struct Args {
     /// How often each rollout is measured; 20 for what the bars are about.
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// How many hosts the races against peers have; fewer to try things.
+    #[arg(long, default_value_t = 50)]
+    hosts: usize,
     /// The program to measure.
     #[arg(long, default_value = "target/release/etcdrun")]
     program: PathBuf,
@@ -83,9 +86,7 @@ enum Part {
     Entries {
         folder: PathBuf,
     },
-    Metronome,
-    Apart {
-        nice: u8,
+    Behind {
         program: PathBuf,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
@@ -111,8 +112,7 @@ fn run_part(part: &Part) -> Result<()> {
         Part::Scheduled { folder } => graphs::scheduled(folder, false),
         Part::Journaled { folder } => graphs::scheduled(folder, true),
         Part::Entries { folder } => return rollout::entries(folder),
-        Part::Metronome => return pauses::tick(),
-        Part::Apart { nice, program, words } => return process::become_apart(*nice, program, words),
+        Part::Behind { program, words } => return process::step_behind(program, words),
     };
     println!("{}", serde_json::to_string(&figures?)?);
     Ok(())
@@ -130,7 +130,10 @@ fn run_all(args: &Args) -> Result<ExitCode> {
     let disks = if memory.is_dir() { memory } else { folder.path() };
     let disks = tempfile::Builder::new().prefix("etcdrun-bench-").tempdir_in(disks)?;
     let places = (folder.path().to_owned(), disks.path().to_owned());
-    let mut bench = Bench::new(places, program, args.rounds.max(1), args.runs.max(1))?;
+    let size = args.hosts.clamp(1, hosts::MOST);
+    let often = Often { rounds: args.rounds.max(1), rollouts: args.runs.max(1), size };
+    let mut bench = Bench::new(places, program, often)?;
+    let ticks = taken::Ticks::now()?;
     let mut rows = Vec::new();
     let is_wanted = |name: &str| args.filter.split(',').any(|part| name.contains(part));
     for (name, work) in WORKS.iter().filter(|(name, _)| is_wanted(name)) {
@@ -138,12 +141,12 @@ fn run_all(args: &Args) -> Result<ExitCode> {
         rows.extend(work(&mut bench).with_context(|| (*name).to_owned())?);
     }
     ensure!(!rows.is_empty(), "no work is called {}", args.filter);
-    write(&args.out, &rows)?;
+    write(&args.out, &rows, ticks.percent_since()?)?;
     Ok(if rows.iter().all(|row| row.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn write(out: &Path, rows: &[Row]) -> Result<()> {
-    let text = table(rows);
+fn write(out: &Path, rows: &[Row], taken: f64) -> Result<()> {
+    let text = table(rows) + &format!("\nOther machines took {taken:.1}% of the processors meanwhile (steal).\n");
     fs::write(out.join("results.json"), serde_json::to_string_pretty(rows)? + "\n")?;
     fs::write(out.join("table.md"), &text)?;
     println!("{text}");

@@ -22,11 +22,13 @@ use tokio::signal::unix::{SignalKind, signal};
 /// No work takes longer than that; what does is ended.
 const LIMIT: Duration = Duration::from_secs(900);
 const GLANCE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long a program may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(3);
-/// How nice a session is to others (autogroup): not at all, or as much as can be.
-const EQUAL: u8 = 0;
-const LAST: u8 = 19;
+/// How nice a session is to others (autogroup): as much as can be.
+const LAST: &str = "19";
+/// How the work fails that a signal has ended.
+pub const INTERRUPTED: &str = "interrupted";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
@@ -81,7 +83,7 @@ pub fn heed_signals() -> Result<()> {
 /// Starts it, which leads a group or is about to, unless somebody has ended us.
 fn spawn(command: &mut Command) -> Result<(Child, Pid)> {
     with(|current| {
-        ensure!(!current.interrupted, "interrupted");
+        ensure!(!current.interrupted, "{INTERRUPTED}");
         let child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")?;
         current.group = Some(group);
@@ -93,7 +95,7 @@ fn wait(mut child: Child) -> Result<ExitStatus> {
     let status = child.wait();
     with(|current| {
         current.group = None;
-        ensure!(!current.interrupted, "interrupted");
+        ensure!(!current.interrupted, "{INTERRUPTED}");
         Ok(status?)
     })
 }
@@ -104,68 +106,41 @@ pub fn run(command: &mut Command) -> Result<ExitStatus> {
     wait(child)
 }
 
+/// Waits so long, unless somebody ends us.
+pub fn pause(length: Duration) -> Result<()> {
+    let started = Instant::now();
+    while let Some(left) = length.checked_sub(started.elapsed()) {
+        ensure!(!with(|current| current.interrupted), "{INTERRUPTED}");
+        thread::sleep(left.min(PAUSE));
+    }
+    Ok(())
+}
+
 /// Runs it; what it says goes to the file `log`. Fails if it does.
 pub fn measure(command: &mut Command, log: &Path) -> Result<Took> {
     measure_leader(command.process_group(0), log)
 }
 
-/// The same in a session of its own. Between sessions the kernel shares out processors as between strangers (autogroup), so what
-/// this does holds up a client in here no more than one on another machine would be.
-pub fn measure_apart(command: &Command, log: &Path) -> Result<Took> {
-    measure_leader(&mut apart(command, EQUAL)?, log)
-}
-
-/// The same, and whoever else wants a processor has it first: members and their clients are not on the operator's machine in
-/// life, so what it calculates is nothing to them.
+/// The same in a session of its own, and whoever else wants a processor has it first (autogroup): members and their clients are
+/// not on the operator's machine in life, so what it calculates is nothing to them.
 pub fn measure_behind(command: &Command, log: &Path) -> Result<Took> {
-    measure_leader(&mut apart(command, LAST)?, log)
-}
-
-fn apart(command: &Command, nice: u8) -> Result<Command> {
-    let mut apart = Command::new(std::env::current_exe()?);
-    apart.arg("apart").arg(nice.to_string()).arg(command.get_program()).args(command.get_args());
-    apart.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut behind = Command::new(std::env::current_exe()?);
+    behind.arg("behind").arg(command.get_program()).args(command.get_args());
+    behind.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(folder) = command.get_current_dir() {
-        apart.current_dir(folder);
+        behind.current_dir(folder);
     }
-    Ok(apart)
+    measure_leader(&mut behind, log)
 }
 
 /// The other side of that.
-pub fn become_apart(nice: u8, program: &Path, words: &[OsString]) -> Result<()> {
+pub fn step_behind(program: &Path, words: &[OsString]) -> Result<()> {
     rustix::process::setsid()?;
     let group = Path::new("/proc/self/autogroup");
     if group.exists() {
-        fs::write(group, nice.to_string()).context("cannot say how nice this session is")?;
+        fs::write(group, LAST).context("cannot say how nice this session is")?;
     }
     Err(Command::new(program).args(words).exec().into())
-}
-
-/// The thread of this process that is called so goes before all others from now on: a client that looks what it notices does not
-/// wait for a processor behind the members, from which it is far away in life.
-pub fn go_first(name: &str) -> Result<()> {
-    // It gives itself its name when it starts.
-    let start = Instant::now();
-    let thread = loop {
-        match thread_called(name)? {
-            Some(thread) => break thread,
-            None => ensure!(start.elapsed() < GRACE, "there is no thread `{name}`"),
-        }
-        thread::sleep(GLANCE);
-    };
-    let status = Command::new("chrt").args(["--fifo", "--pid", "50"]).arg(thread).status()?;
-    ensure!(status.success(), "chrt: {status}");
-    Ok(())
-}
-
-fn thread_called(name: &str) -> Result<Option<OsString>> {
-    for thread in fs::read_dir("/proc/self/task")? {
-        let thread = thread?;
-        if fs::read_to_string(thread.path().join("comm")).is_ok_and(|known| known.trim_end() == name) {
-            return Ok(Some(thread.file_name()));
-        }
-    }
-    Ok(None)
 }
 
 fn measure_leader(command: &mut Command, log: &Path) -> Result<Took> {
@@ -178,6 +153,8 @@ fn measure_leader(command: &mut Command, log: &Path) -> Result<Took> {
     let status = wait(child)?;
     let seconds = started.elapsed().as_secs_f64();
     drop(sender);
+    // Nothing that it has left running takes time from what is measured next.
+    end(pid, Signal::TERM);
     let memory = watch.join().unwrap_or_default();
     if !status.success() {
         let said = fs::read_to_string(log).unwrap_or_default();

@@ -10,9 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cluster::{Cluster, IN_MEMORY, Wanted},
-    pauses::Pauses,
-    seen::{Task, is_enough, lost, milliseconds, rate, small, tasks, tell_gaps, tell_long},
-    site::{etcdrun, lab},
+    seen::{Task, beside_quiet, is_enough, lost, milliseconds, quiet, rate, small, tasks, tell_gaps, tell_long},
+    site::{etcdrun, etcdrun_behind, lab},
     table::{Row, percentile},
     works::Bench,
     writer::{self, Manner, Writer, Written},
@@ -44,6 +43,8 @@ struct Run {
     seconds: f64,
     catching_up: f64,
     written: Written,
+    /// What the same client saw afterwards, for as long, when nothing was changed.
+    quiet: Written,
     lost: usize,
 }
 
@@ -54,12 +55,15 @@ fn replace(bench: &mut Bench, members: usize) -> Result<Vec<Row>> {
     }
     let name = |what: &str| format!("replace: a dead member of {members}: {what}");
     let each = |of: fn(&Run) -> f64| -> Vec<f64> { runs.iter().map(of).collect() };
-    let gap = percentile(&each(|run| milliseconds(run.written.longest)), 1.0);
+    let gaps = each(|run| milliseconds(run.written.longest));
+    let quiet = each(|run| milliseconds(run.quiet.longest));
     let writes: usize = runs.iter().map(|run| run.written.acknowledged.len()).sum();
     let limits = each(|run| WALL_LIMIT + run.catching_up);
-    let gap = Row::limit(&name("longest gap between writes, the worst run"), "ms", &[gap], GAP_LIMIT);
+    let gap =
+        Row::limit(&name("longest gap between writes, the worst run"), "ms", &[percentile(&gaps, 1.0)], GAP_LIMIT);
     Ok(vec![
         Row { times: runs.len(), ..gap },
+        beside_quiet(&name("longest gap between writes, median"), &gaps, &quiet),
         Row::none(
             &name(&format!("lost of {writes} acknowledged writes")),
             runs.iter().map(|run| run.lost).sum(),
@@ -91,27 +95,29 @@ fn once(bench: &Bench, members: usize, round: usize) -> Result<Run> {
     die(&cluster, &dead.0, left)?;
     let start = SystemTime::now();
     let writer = Writer::start(&cluster.members, &credential, Manner::default());
-    let took = etcdrun(bench, &cluster.folder, &["member", "replace", &dead.0, "--yes"]);
+    let took = etcdrun_behind(bench, &cluster.folder, &["member", "replace", &dead.0, "--yes"]);
     let written = writer.stop()?;
     let seconds = took?.seconds;
     etcdrun(bench, &cluster.folder, &["status"]).context("the cluster is healthy")?;
     let all = cluster.asked(&cluster.members, "health")?;
     ensure!(all.len() == members, "{} of {members} members answer", all.len());
     let lost = lost(&written, &writer::found(&cluster.members, &credential)?);
+    let quiet = quiet(&cluster.members, &credential, Manner::default(), written.lasted)?;
     let tasks = tasks(&cluster.folder)?;
     let caught_up: Vec<f64> =
         tasks.iter().filter(|task| CATCHING_UP.iter().any(|end| task.id.ends_with(end))).map(Task::seconds).collect();
     ensure!(caught_up.len() == CATCHING_UP.len(), "{} tasks that wait for the new member", caught_up.len());
     let catching_up: f64 = caught_up.iter().sum();
-    let (gap, rate, retries) = (milliseconds(written.longest), rate(&written), written.errors.len());
+    let (beside, gap) = (milliseconds(quiet.longest), milliseconds(written.longest));
+    let (rate, retries) = (rate(&written), written.errors.len());
     eprintln!(
-        "  round {round}: {members} members, {seconds:.1} s, {catching_up:.1} of them catching up, {rate:.0} writes a second, longest gap {gap:.0} ms, {retries} retries, {lost} lost"
+        "  round {round}: {members} members, {seconds:.1} s, {catching_up:.1} of them catching up, {rate:.0} writes a second, longest gap {gap:.0} ms beside {beside:.0} ms of the same client with nothing changed, {retries} retries, {lost} lost"
     );
     tell_long(&tasks, start)?;
-    tell_gaps(&written, &Pauses::default(), &cluster.folder)?;
+    tell_gaps(&written, &cluster.folder)?;
     is_enough(&written)?;
     fs::remove_dir_all(&cluster.folder)?;
-    Ok(Run { seconds, catching_up, written, lost })
+    Ok(Run { seconds, catching_up, written, quiet, lost })
 }
 
 /// A member's etcd is killed, and its data is gone. What that alone costs is over when all others answer.

@@ -8,10 +8,12 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use etcdrun::etcd::Credential;
 
 use crate::{
-    pauses::Pauses,
-    writer::{self, Written},
+    process::pause,
+    table::Row,
+    writer::{self, Manner, Writer, Written},
 };
 
 /// The client's pace in writes a second; a run with less is none.
@@ -39,21 +41,39 @@ pub fn is_enough(written: &Written) -> Result<()> {
     Ok(())
 }
 
+/// What the same client sees of the same cluster for as long when nothing is changed. A gap is the cluster's, the machine's and the
+/// client's together, and only one that is longer than these is from the change.
+pub fn quiet(
+    members: &[(String, String)],
+    credential: &Credential,
+    manner: Manner,
+    length: Duration,
+) -> Result<Written> {
+    let writer = Writer::start(members, credential, manner);
+    let waited = pause(length);
+    let written = writer.stop()?;
+    waited.map(|()| written)
+}
+
+/// The longest gap of a change beside that of the same client without it: medians, and their ratio.
+pub fn beside_quiet(name: &str, gaps: &[f64], quiet: &[f64]) -> Row {
+    Row::beside(name, "ms", gaps, "the same client right after, as long, with nothing changed", quiet)
+}
+
 pub fn lost(written: &Written, found: &HashSet<u64>) -> usize {
     written.acknowledged.iter().filter(|number| !found.contains(number)).count()
 }
 
 /// Long gaps, with the tasks that ran meanwhile, and attempts that failed.
-pub fn tell_gaps(written: &Written, pauses: &Pauses, folder: &Path) -> Result<()> {
+pub fn tell_gaps(written: &Written, folder: &Path) -> Result<()> {
     let tasks = tasks(folder)?;
     for (end, gap) in &written.gaps {
-        let left = pauses.left_of(*end, *gap);
         let end = milliseconds(end.duration_since(UNIX_EPOCH)?);
         let begin = end - milliseconds(*gap);
         let during = tasks.iter().filter(|task| task.begin <= end && task.end >= begin);
         let during: Vec<&str> = during.map(|task| task.id.as_str()).collect();
         let gap = milliseconds(*gap);
-        eprintln!("    {gap:.0} ms, {left:.0} of them the cluster's, until {:.3}: {}", end / 1e3, during.join("; "));
+        eprintln!("    {gap:.0} ms until {:.3}: {}", end / 1e3, during.join("; "));
     }
     // Those that were only slow are many, and all alike.
     for error in written.errors.iter().filter(|error| !error.contains(writer::SLOW)) {

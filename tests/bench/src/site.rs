@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cluster::{Cluster, USUAL, Wanted},
-    process::{Took, measure, measure_apart, measure_behind},
+    process::{Took, measure, measure_behind},
     table::Row,
     works::Bench,
 };
@@ -80,7 +80,7 @@ pub fn sum(path: &str) -> Result<String> {
 
 /// etcdrun in a folder of its own, with nothing of the person's settings.
 pub fn etcdrun(bench: &Bench, folder: &Path, words: &[&str]) -> Result<Took> {
-    measure_apart(&command(bench, folder, words)?, &log(bench))
+    measure(&mut command(bench, folder, words)?, &log(bench))
 }
 
 /// The same while a client looks what it notices.

@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -16,14 +17,15 @@ use crate::{
     graphs::{self, Figures},
     guests,
     hosts::{Hosts, LOCKS, name},
-    peers::Peers,
+    peers::{AT_ONCE, Peer, Peers},
     process::{Took, measure},
-    replace, rollout, site, stand_ins,
+    races, replace, rollout, site, stand_ins,
     table::{Row, median},
+    taken::Ticks,
 };
 
 /// Tasks a host, where nothing else is said.
-const TASKS: usize = 10;
+pub const TASKS: usize = 10;
 /// Of each file that is copied.
 const FILE_SIZE: usize = 4096;
 const ROUND_TRIP: Duration = Duration::from_millis(20);
@@ -41,12 +43,32 @@ pub struct Bench {
     /// How often each rollout is measured.
     pub rollouts: usize,
     pub hosts: Hosts,
-    peers: Option<Peers>,
+    pub peers: Peers,
     runs: usize,
+    /// How many hosts the races against peers have.
+    pub size: usize,
 }
 
-/// One way to do a work: who, and how.
-type Contender<'a> = (&'static str, &'a dyn Fn(&mut Bench) -> Result<Took>);
+/// How often things are measured, and on how many hosts.
+#[derive(Clone, Copy)]
+pub struct Often {
+    pub rounds: usize,
+    pub rollouts: usize,
+    pub size: usize,
+}
+
+/// How a work is done, in one or several parts: the seconds of each.
+pub type Go<'a> = Box<dyn Fn(&mut Bench) -> Result<Vec<f64>> + 'a>;
+
+/// One way to do a work.
+pub struct Contender<'a> {
+    pub label: String,
+    /// What must be installed for it.
+    pub peer: Option<Peer>,
+    pub go: Go<'a>,
+    /// It takes minutes: once will do.
+    pub once: bool,
+}
 
 /// What is measured: its name, and how.
 type Work = (&'static str, fn(&mut Bench) -> Result<Vec<Row>>);
@@ -54,10 +76,10 @@ type Work = (&'static str, fn(&mut Bench) -> Result<Vec<Row>>);
 /// All works. A filter takes those whose name contains it.
 pub const WORKS: &[Work] = &[
     ("version", version),
-    ("commands", commands),
+    ("commands", races::commands),
     ("limit", limit),
-    ("chain", chain),
-    ("files", files),
+    ("chain", races::chain),
+    ("files", races::files),
     ("many", many),
     ("delay", delay),
     ("compile", compile),
@@ -75,39 +97,48 @@ pub const WORKS: &[Work] = &[
     ("rollout-five-auth", rollout::five_auth),
     ("rollout-full", rollout::full),
     ("rollout-far", rollout::far),
+    ("rollout-unhedged", rollout::unhedged),
     ("rollout-naive", rollout::naive),
     ("rollout-certs", certs::certs),
 ];
 
 impl Bench {
-    pub fn new((folder, disks): (PathBuf, PathBuf), etcdrun: PathBuf, rounds: usize, rollouts: usize) -> Result<Self> {
-        let hosts = Hosts::start(&disks)?;
-        Ok(Self { folder, disks, etcdrun, rounds, rollouts, hosts, peers: None, runs: 0 })
+    pub fn new((folder, disks): (PathBuf, PathBuf), etcdrun: PathBuf, often: Often) -> Result<Self> {
+        let (hosts, peers) = (Hosts::start(&disks)?, Peers::new(&folder)?);
+        let Often { rounds, rollouts, size } = often;
+        Ok(Self { folder, disks, etcdrun, rounds, rollouts, hosts, peers, runs: 0, size })
     }
 
-    fn peers(&mut self) -> Result<&Peers> {
-        if self.peers.is_none() {
-            self.peers = Some(Peers::install(&self.folder)?);
-        }
-        self.peers.as_ref().context("the peers are there")
-    }
-
-    /// Runs the contenders in turn, so that whatever else this machine does meets all of them.
-    fn race(&mut self, rounds: usize, contenders: &[Contender<'_>]) -> Result<Vec<Vec<f64>>> {
+    /// Runs the contenders in turn, so that whatever else this machine does meets all of them. The seconds of each, of each of its
+    /// parts, of each round; none of those that cannot be had.
+    pub fn race(&mut self, rounds: usize, contenders: &[Contender<'_>]) -> Result<Vec<Vec<Vec<f64>>>> {
         let mut took = vec![Vec::new(); contenders.len()];
+        for contender in contenders {
+            if let Some(peer) = contender.peer {
+                self.peers.missing(peer)?;
+            }
+        }
         for round in 0..rounds {
-            for (times, (who, go)) in took.iter_mut().zip(contenders) {
-                let Took { seconds, .. } = go(self).with_context(|| (*who).to_owned())?;
-                eprintln!("  round {}: {who} {seconds:.2} s", round + 1);
-                times.push(seconds);
+            for (parts, Contender { label, peer, go, once }) in took.iter_mut().zip(contenders) {
+                let cannot = peer.is_some_and(|peer| !matches!(self.peers.missing(peer), Ok(None)));
+                if cannot || (*once && round > 0) {
+                    continue;
+                }
+                let ticks = Ticks::now()?;
+                let seconds = go(self).with_context(|| label.clone())?;
                 self.hosts.hang_up();
+                let said: Vec<String> = seconds.iter().map(|seconds| format!("{seconds:.2} s")).collect();
+                let taken = ticks.percent_since()?;
+                eprintln!("  round {}: {label} {}, {taken:.0}% taken by other machines", round + 1, said.join(", "));
+                parts.resize(seconds.len(), Vec::new());
+                parts.iter_mut().zip(seconds).for_each(|(part, seconds): (&mut Vec<f64>, f64)| part.push(seconds));
             }
         }
         Ok(took)
     }
 
     /// An empty folder for what one run leaves on the hosts.
-    fn fresh(&mut self, hosts: usize) -> Result<PathBuf> {
+    pub fn fresh(&mut self, hosts: usize) -> Result<PathBuf> {
         self.runs += 1;
         let out = self.disks.join(format!("out-{}", self.runs));
         for n in 1..=hosts {
@@ -122,7 +153,7 @@ impl Bench {
         Ok(path)
     }
 
-    fn playbook(&self, hosts: usize, port: u16, tasks: &str) -> Result<Took> {
+    pub fn playbook(&self, hosts: usize, port: u16, tasks: &str) -> Result<Took> {
         let inventory = self.write("inventory.yaml", &self.hosts.inventory(hosts, port))?;
         let playbook = self.write("play.yaml", &format!("- hosts: all\n  tasks:\n{tasks}"))?;
         let config = self.write("ssh_config", "IdentityAgent none\nIdentityFile none\n")?;
@@ -134,23 +165,36 @@ impl Bench {
         measure(&mut command, &self.folder.join("etcdrun.log"))
     }
 
-    fn ansible(&mut self, hosts: usize, tasks: &str) -> Result<Took> {
-        let python = self.peers()?.python();
+    pub fn ansible(&self, peer: Peer, hosts: usize, tasks: &str) -> Result<Took> {
+        let python = self.peers.python(peer)?;
         let inventory = self.write("ansible.ini", &self.hosts.ansible_inventory(hosts, &python))?;
         let playbook =
             self.write("ansible.yaml", &format!("- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}"))?;
-        self.peers()?.ansible(&inventory, &playbook)
+        self.peers.ansible(peer, &inventory, &playbook)
     }
 
-    /// A job for what reads JSON: hosts, and what to do on them.
-    fn job(&self, hosts: usize, key: &str, what: serde_json::Value) -> Result<PathBuf> {
+    /// A peer that we have a script for, which reads a job: hosts, and what to do on them.
+    pub fn scripted(&self, peer: Peer, hosts: usize, mode: &str, what: serde_json::Value) -> Result<Took> {
+        let key = if mode == "files" { "files" } else { "commands" };
+        let sockets = self.peers.fresh_sockets()?;
         let mut job = self.hosts.job(hosts);
         job[key] = what;
-        self.write("job.json", &job.to_string())
+        job["at_once"] = AT_ONCE.into();
+        job["sockets"] = sockets.path().display().to_string().into();
+        let job = self.write("job.json", &job.to_string())?;
+        match peer {
+            Peer::Asyncssh => self.peers.script(peer, "asyncssh_run.py", mode, &job),
+            Peer::ParallelSsh => self.peers.script(peer, "parallel_ssh_run.py", mode, &job),
+            Peer::ClusterShell => self.peers.script(peer, "clustershell_run.py", mode, &job),
+            Peer::Pyinfra => self.peers.pyinfra(&format!("pyinfra_{mode}.py"), &job),
+            Peer::Ansible | Peer::Mitogen => bail!("{} takes a playbook", peer.name()),
+        }
     }
 
     fn bare(&mut self, hosts: usize, commands: &[String]) -> Result<Took> {
-        let job = self.job(hosts, "commands", commands.into())?;
+        let mut job = self.hosts.job(hosts);
+        job["commands"] = commands.into();
+        let job = self.write("job.json", &job.to_string())?;
         let mut command = Command::new(std::env::current_exe()?);
         measure(command.arg("bare").arg(job), &self.folder.join("bare.log"))
     }
@@ -163,11 +207,14 @@ impl Bench {
         serde_json::from_str(said.trim()).with_context(|| said)
     }
 
-    fn inputs(&self, count: usize) -> Result<()> {
+    pub fn inputs(&self, count: usize) -> Result<()> {
         let folder = self.folder.join("in");
         fs::create_dir_all(&folder)?;
         for n in 1..=count {
-            fs::write(folder.join(n.to_string()), body(n))?;
+            let path = folder.join(n.to_string());
+            fs::write(&path, body(n))?;
+            // Some peers give a copy the mode of what it is a copy of.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
         }
         Ok(())
     }
@@ -186,7 +233,7 @@ fn body(n: usize) -> Vec<u8> {
 }
 
 /// Every host must have every file, with every byte, and nothing else.
-fn verify(out: &Path, hosts: usize, files: usize) -> Result<()> {
+pub fn verify(out: &Path, hosts: usize, files: usize) -> Result<()> {
     for host in (1..=hosts).map(name) {
         let folder = out.join(&host);
         let found = fs::read_dir(&folder)?.count();
@@ -201,13 +248,13 @@ fn verify(out: &Path, hosts: usize, files: usize) -> Result<()> {
 }
 
 /// What a command does: it copies a file. `{host}` stands for the host.
-fn copies(bench: &Bench, out: &Path, count: usize) -> Vec<String> {
+pub fn copies(bench: &Bench, out: &Path, count: usize) -> Vec<String> {
     let (from, to) = (bench.folder.join("in"), out.display());
     (1..=count).map(|n| format!("cp {}/{n} {to}/{{host}}/{n}", from.display())).collect()
 }
 
 /// A task for each line, for a tool that has Ansible's keywords.
-fn tasks(module: &str, lines: &[String]) -> String {
+pub fn tasks(module: &str, lines: &[String]) -> String {
     let mut text = String::new();
     for line in lines {
         let line = line.replace("{host}", "{{ inventory_hostname }}").replace('\n', "\n        ");
@@ -216,7 +263,7 @@ fn tasks(module: &str, lines: &[String]) -> String {
     text
 }
 
-fn ours(bench: &mut Bench, hosts: usize, count: usize) -> Result<Took> {
+pub fn ours(bench: &mut Bench, hosts: usize, count: usize) -> Result<Took> {
     let out = bench.fresh(hosts)?;
     let took = bench.playbook(hosts, bench.hosts.port, &tasks("command", &copies(bench, &out, count)))?;
     verify(&out, hosts, count)?;
@@ -232,198 +279,23 @@ fn version(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(vec![Row::limit("`etcdrun --version`", "ms", &took, 10.0)])
 }
 
-fn commands(bench: &mut Bench) -> Result<Vec<Row>> {
-    const HOSTS: usize = 50;
-    bench.inputs(TASKS)?;
-    bench.peers()?;
-    let asyncssh = |bench: &mut Bench, fused: bool| {
-        let out = bench.fresh(HOSTS)?;
-        let job = bench.job(HOSTS, "commands", lines(bench, &out, fused).into())?;
-        let took = bench.peers()?.asyncssh("commands", &job)?;
-        verify(&out, HOSTS, TASKS)?;
-        anyhow::Ok(took)
-    };
-    let ansible = |bench: &mut Bench, fused: bool| {
-        let out = bench.fresh(HOSTS)?;
-        let took = bench.ansible(HOSTS, &tasks("raw", &lines(bench, &out, fused)))?;
-        verify(&out, HOSTS, TASKS)?;
-        anyhow::Ok(took)
-    };
-    let pyinfra = |bench: &mut Bench, fused: bool| {
-        let out = bench.fresh(HOSTS)?;
-        let job = bench.job(HOSTS, "commands", lines(bench, &out, fused).into())?;
-        let took = bench.peers()?.pyinfra("pyinfra_commands.py", &job)?;
-        verify(&out, HOSTS, TASKS)?;
-        anyhow::Ok(took)
-    };
-    let took = bench.race(
-        bench.rounds,
-        &[
-            ("etcdrun", &|bench| ours(bench, HOSTS, TASKS)),
-            ("asyncssh", &|bench| asyncssh(bench, false)),
-            ("asyncssh, fused by hand", &|bench| asyncssh(bench, true)),
-            ("Ansible", &|bench| ansible(bench, false)),
-            ("Ansible, fused by hand", &|bench| ansible(bench, true)),
-            ("pyinfra", &|bench| pyinfra(bench, false)),
-            ("pyinfra, fused by hand", &|bench| pyinfra(bench, true)),
-        ],
-    )?;
-    let name = "50 hosts × 10 commands";
-    Ok(vec![
-        Row::faster(name, &took[0], "asyncssh", &took[1], Some(1.6)),
-        Row::faster(name, &took[0], "Ansible", &took[3], Some(12.0)),
-        Row::faster(name, &took[0], "pyinfra", &took[5], None),
-        Row::faster(name, &took[0], "asyncssh, fused by hand", &took[2], None),
-        Row::faster(name, &took[0], "Ansible, fused by hand", &took[4], None),
-        Row::faster(name, &took[0], "pyinfra, fused by hand", &took[6], None),
-    ])
-}
-
 /// How close to the limit that is. Both are short, so more rounds cost little.
 fn limit(bench: &mut Bench) -> Result<Vec<Row>> {
-    const HOSTS: usize = 50;
+    let hosts = bench.size;
     bench.inputs(TASKS)?;
     let bare = |bench: &mut Bench| {
-        let out = bench.fresh(HOSTS)?;
-        let took = bench.bare(HOSTS, &copies(bench, &out, TASKS))?;
-        verify(&out, HOSTS, TASKS)?;
-        Ok(took)
+        let out = bench.fresh(hosts)?;
+        let took = bench.bare(hosts, &copies(bench, &out, TASKS))?;
+        verify(&out, hosts, TASKS)?;
+        Ok(vec![took.seconds])
     };
+    let etcdrun = move |bench: &mut Bench| Ok(vec![ours(bench, hosts, TASKS)?.seconds]);
     let peer = "a bare russh client, fused by hand";
-    let took = bench.race(bench.rounds * 3, &[("etcdrun", &|bench| ours(bench, HOSTS, TASKS)), (peer, &bare)])?;
-    Ok(vec![Row::within("50 hosts × 10 commands", "s", &took[0], peer, &took[1], 1.4)])
-}
-
-fn lines(bench: &Bench, out: &Path, fused: bool) -> Vec<String> {
-    let lines = copies(bench, out, TASKS);
-    if fused { vec![lines.join("\n")] } else { lines }
-}
-
-/// Each command needs what the last one has said, so that nothing can be fused.
-fn chain(bench: &mut Bench) -> Result<Vec<Row>> {
-    const HOSTS: usize = 50;
-    bench.peers()?;
-    let verify = |out: &Path| {
-        for host in (1..=HOSTS).map(name) {
-            let said = fs::read_to_string(out.join(&host).join("sum")).with_context(|| host.clone())?;
-            ensure!(said == format!("{TASKS}\n"), "{host} counted to {said:?}");
-        }
-        anyhow::Ok(())
-    };
-    // The last of them writes down what all of them have come to.
-    let link = |n: usize, out: &Path| match n {
-        TASKS => format!("expr {{last}} + 1 >{}/{{host}}/sum", out.display()),
-        _ => "expr {last} + 1".to_owned(),
-    };
-    let play = |module: &str, out: &Path| {
-        let mut text = String::new();
-        for n in 1..=TASKS {
-            let last = if n == 1 { "0".to_owned() } else { format!("{{{{ r{}.stdout | trim }}}}", n - 1) };
-            let module =
-                if module == "raw" || n == TASKS { module.replace("command", "shell") } else { module.to_owned() };
-            let line = link(n, out).replace("{last}", &last).replace("{host}", "{{ inventory_hostname }}");
-            let _ = writeln!(text, "    - {module}: {line}\n      register: r{n}");
-        }
-        text
-    };
-    let took = bench.race(
-        bench.rounds,
-        &[
-            ("etcdrun", &|bench| {
-                let out = bench.fresh(HOSTS)?;
-                let took = bench.playbook(HOSTS, bench.hosts.port, &play("command", &out))?;
-                verify(&out)?;
-                Ok(took)
-            }),
-            ("asyncssh", &|bench| {
-                let out = bench.fresh(HOSTS)?;
-                let lines: Vec<String> = (1..=TASKS).map(|n| link(n, &out)).collect();
-                let job = bench.job(HOSTS, "commands", lines.into())?;
-                let took = bench.peers()?.asyncssh("chain", &job)?;
-                verify(&out)?;
-                Ok(took)
-            }),
-            ("Ansible", &|bench| {
-                let out = bench.fresh(HOSTS)?;
-                let took = bench.ansible(HOSTS, &play("raw", &out))?;
-                verify(&out)?;
-                Ok(took)
-            }),
-        ],
-    )?;
-    let name = "50 hosts × 10 commands that need each other";
-    Ok(vec![
-        Row::faster(name, &took[0], "asyncssh", &took[1], Some(1.0)),
-        Row::faster(name, &took[0], "Ansible", &took[2], Some(8.0)),
-    ])
-}
-
-fn files(bench: &mut Bench) -> Result<Vec<Row>> {
-    const HOSTS: usize = 50;
-    bench.inputs(TASKS)?;
-    bench.peers()?;
-    let copy = |bench: &Bench, out: &Path| {
-        let (from, to) = (bench.folder.join("in"), out.display().to_string());
-        let mut text = String::new();
-        for n in 1..=TASKS {
-            let (src, dest) = (from.join(n.to_string()), format!("{to}/{{{{ inventory_hostname }}}}/{n}"));
-            let _ = writeln!(text, "    - copy: {{ src: {}, dest: \"{dest}\", mode: \"0644\" }}", src.display());
-        }
-        text
-    };
-    let twice = |bench: &mut Bench, go: &dyn Fn(&mut Bench, &Path) -> Result<Took>| {
-        let out = bench.fresh(HOSTS)?;
-        let first = go(bench, &out)?;
-        bench.hosts.hang_up();
-        let before = times(&out)?;
-        let second = go(bench, &out)?;
-        ensure!(times(&out)? == before, "the second run has written files again");
-        verify(&out, HOSTS, TASKS)?;
-        bench.hosts.hang_up();
-        anyhow::Ok((first.seconds, second.seconds))
-    };
-    let etcdrun = |bench: &mut Bench, out: &Path| bench.playbook(HOSTS, bench.hosts.port, &copy(bench, out));
-    let pyinfra = |bench: &mut Bench, out: &Path| {
-        let pair = |n: usize| (bench.folder.join("in").join(n.to_string()), format!("{}/{{host}}/{n}", out.display()));
-        let pairs: Vec<_> = (1..=TASKS).map(pair).collect();
-        let job = bench.job(HOSTS, "files", serde_json::to_value(pairs)?)?;
-        bench.peers()?.pyinfra("pyinfra_files.py", &job)
-    };
-    let (mut ours, mut theirs) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
-    for round in 1..=bench.rounds {
-        let (first, second) = twice(bench, &etcdrun).context("etcdrun")?;
-        eprintln!("  round {round}: etcdrun {first:.2} s, again {second:.2} s");
-        ours.0.push(first);
-        ours.1.push(second);
-        let (first, second) = twice(bench, &pyinfra).context("pyinfra")?;
-        eprintln!("  round {round}: pyinfra {first:.2} s, again {second:.2} s");
-        theirs.0.push(first);
-        theirs.1.push(second);
-    }
-    // It takes minutes: once will do.
-    let out = bench.fresh(HOSTS)?;
-    let ansible = bench.ansible(HOSTS, &copy(bench, &out)).context("Ansible")?.seconds;
-    eprintln!("  Ansible {ansible:.2} s");
-    verify(&out, HOSTS, TASKS)?;
-    bench.hosts.hang_up();
-    let name = "50 hosts × 10 files";
-    Ok(vec![
-        Row::faster(name, &ours.0, "pyinfra", &theirs.0, Some(4.0)),
-        Row::faster(name, &ours.0, "Ansible", &[ansible], Some(60.0)),
-        Row::faster("the same again, unchanged", &ours.1, "pyinfra", &theirs.1, Some(5.0)),
-    ])
-}
-
-/// When each file was written, all of them in order.
-fn times(out: &Path) -> Result<Vec<std::time::SystemTime>> {
-    let mut times = Vec::new();
-    for host in fs::read_dir(out)? {
-        for file in fs::read_dir(host?.path())? {
-            times.push(file?.metadata()?.modified()?);
-        }
-    }
-    times.sort();
-    Ok(times)
+    let contender = |label: &str, go| Contender { label: label.to_owned(), peer: None, go, once: false };
+    let contenders = [contender("etcdrun", Box::new(etcdrun)), contender(peer, Box::new(bare))];
+    let took = bench.race(bench.rounds * 3, &contenders)?;
+    let name = format!("{hosts} hosts × 10 commands");
+    Ok(vec![Row::within(&name, "s", &took[0][0], peer, &took[1][0], 1.4)])
 }
 
 fn many(bench: &mut Bench) -> Result<Vec<Row>> {

@@ -28,10 +28,7 @@ const ASK_LIMIT: Duration = Duration::from_secs(1);
 /// Then there is one more attempt at the latest.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// Gaps that are remembered with their time, to be found in the logs of servers.
-pub const NOTABLE: Duration = Duration::from_millis(30);
-
-/// What its thread is called.
-pub const THREAD: &str = "writer";
+const NOTABLE: Duration = Duration::from_millis(30);
 
 /// How an attempt is told that was given up.
 pub const SLOW: &str = "no answer within";
@@ -94,7 +91,7 @@ impl Writer {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let work = move || alone(async { write(connect(&members, &credential)?, manner, told).await });
-        let thread = std::thread::Builder::new().name(THREAD.into()).spawn(work);
+        let thread = std::thread::Builder::new().name("writer".into()).spawn(work);
         let thread = thread.unwrap_or_else(|error| std::panic::panic_any(error));
         Self { stop, thread }
     }
