@@ -39,7 +39,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 
 use table::{Row, table};
-use works::{Bench, Often, WORKS};
+use works::{Bench, Often, Places, WORKS};
 
 #[derive(Parser)]
 #[command(about = "Measures etcdrun against its peers and its own limits")]
@@ -123,13 +123,14 @@ fn run_all(args: &Args) -> Result<ExitCode> {
     process::heed_signals()?;
     fs::create_dir_all(&args.out)?;
     // On a real disk, because syncing is part of what is measured.
-    let folder = tempfile::Builder::new().prefix("work-").tempdir_in(args.out.canonicalize()?)?;
+    let out = args.out.canonicalize()?;
+    let folder = tempfile::Builder::new().prefix("work-").tempdir_in(&out)?;
     // Real hosts have a disk each. One for all of them, where each file is made among those that were just removed,
     // would be most of what is measured.
     let memory = Path::new("/dev/shm");
     let disks = if memory.is_dir() { memory } else { folder.path() };
     let disks = tempfile::Builder::new().prefix("etcdrun-bench-").tempdir_in(disks)?;
-    let places = (folder.path().to_owned(), disks.path().to_owned());
+    let places = Places { folder: folder.path().to_owned(), disks: disks.path().to_owned(), peers: out.join("peers") };
     let size = args.hosts.clamp(1, hosts::MOST);
     let often = Often { rounds: args.rounds.max(1), rollouts: args.runs.max(1), size };
     let mut bench = Bench::new(places, program, often)?;

@@ -1,5 +1,5 @@
-//! The other tools: each installed by pip into a virtual environment of its own that goes away afterwards, in the version that
-//! `peers/requirements` names. One that cannot be had takes no other with it.
+//! The other tools: each installed by pip into a virtual environment of its own, in the version that `peers/requirements` names. It
+//! stays for the next bench. One that cannot be had takes no other with it.
 
 use std::{
     collections::BTreeMap,
@@ -56,6 +56,7 @@ impl Peer {
 }
 
 pub struct Peers {
+    /// Where virtual environments are.
     folder: PathBuf,
     /// For sockets, whose paths must be short.
     sockets: tempfile::TempDir,
@@ -65,17 +66,17 @@ pub struct Peers {
 }
 
 impl Peers {
-    pub fn new(folder: &Path) -> Result<Self> {
+    /// They are installed into the one folder, and what they say is in the other.
+    pub fn new(folder: &Path, work: &Path) -> Result<Self> {
         let sockets = tempfile::Builder::new().prefix("bench-").tempdir()?;
-        Ok(Self { folder: folder.to_owned(), sockets, log: folder.join("peer.log"), had: BTreeMap::new() })
+        Ok(Self { folder: folder.to_owned(), sockets, log: work.join("peer.log"), had: BTreeMap::new() })
     }
 
     /// Installs it if that was not tried yet. Why it cannot be had, if so.
     pub fn missing(&mut self, peer: Peer) -> Result<Option<String>> {
         if !self.had.contains_key(&peer) {
-            eprintln!("installing {}", peer.name());
-            let venv = self.folder.join(format!("venv-{}", peer.file()));
-            let had = install(&venv, peer, &self.log).map(|()| venv).map_err(|error| format!("{error:#}"));
+            let venv = self.folder.join(peer.file());
+            let had = install(&venv, peer).map(|()| venv).map_err(|error| format!("{error:#}"));
             if let Err(reason) = &had {
                 // Whoever ended the bench has not asked for a table without this one.
                 ensure!(!reason.contains(crate::process::INTERRUPTED), "{reason}");
@@ -128,15 +129,21 @@ impl Peers {
     }
 }
 
-fn install(venv: &Path, peer: Peer, log: &Path) -> Result<()> {
-    let made = run(Command::new("python3").args(["-m", "venv"]).arg(venv));
+/// Nothing is done where the same was installed before.
+fn install(venv: &Path, peer: Peer) -> Result<()> {
+    let file = Path::new(SCRIPTS).join("requirements").join(peer.file()).with_extension("txt");
+    let (wanted, installed) = (fs::read(&file)?, venv.join("installed.txt"));
+    if fs::read(&installed).is_ok_and(|is| is == wanted) {
+        return Ok(());
+    }
+    eprintln!("installing {}", peer.name());
+    let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv));
     let needs = "the peers need python3 with venv: apt-get install python3-venv";
     ensure!(made.context(needs)?.success(), needs);
-    let file = Path::new(SCRIPTS).join("requirements").join(peer.file()).with_extension("txt");
     let mut pip = Command::new(venv.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-input", "--log"]).arg(log);
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]);
     ensure!(run(pip.arg("--requirement").arg(file))?.success(), "pip cannot install {}", peer.name());
-    Ok(())
+    Ok(fs::write(installed, wanted)?)
 }
 
 /// Where Mitogen's strategies are.

@@ -49,6 +49,13 @@ pub struct Bench {
     pub size: usize,
 }
 
+/// Folders: what the operator has, what the hosts have on their disks, and where peers are installed.
+pub struct Places {
+    pub folder: PathBuf,
+    pub disks: PathBuf,
+    pub peers: PathBuf,
+}
+
 /// How often things are measured, and on how many hosts.
 #[derive(Clone, Copy)]
 pub struct Often {
@@ -103,8 +110,8 @@ pub const WORKS: &[Work] = &[
 ];
 
 impl Bench {
-    pub fn new((folder, disks): (PathBuf, PathBuf), etcdrun: PathBuf, often: Often) -> Result<Self> {
-        let (hosts, peers) = (Hosts::start(&disks)?, Peers::new(&folder)?);
+    pub fn new(Places { folder, disks, peers }: Places, etcdrun: PathBuf, often: Often) -> Result<Self> {
+        let (hosts, peers) = (Hosts::start(&disks)?, Peers::new(&peers, &folder)?);
         let Often { rounds, rollouts, size } = often;
         Ok(Self { folder, disks, etcdrun, rounds, rollouts, hosts, peers, runs: 0, size })
     }
