@@ -3,7 +3,8 @@
 use std::env;
 
 /// `PLACE:NUMBER`, where PLACE is `before` (nothing of the record is written), `torn` (half of it is),
-/// `written` (all of it, not yet synced) or `after` (synced).
+/// `written` (all of it, not yet synced) or `after` (synced). Or `settled:STEP`: behind the first record that settles a step whose
+/// name has this in it.
 pub(super) const VARIABLE: &str = "ETCDRUN_TEST_DIE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +15,10 @@ pub(super) enum Place {
     After,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failpoint {
-    pub(super) place: Place,
-    pub(super) record: u64,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failpoint {
+    Record(Place, u64),
+    Settled(String),
 }
 
 impl Failpoint {
@@ -29,9 +30,21 @@ impl Failpoint {
             "torn" => Place::Torn,
             "written" => Place::Written,
             "after" => Place::After,
+            "settled" => return Some(Self::Settled(record.to_owned())),
             _ => return None,
         };
-        Some(Self { place, record: record.parse().ok()? })
+        Some(Self::Record(place, record.parse().ok()?))
+    }
+
+    /// Where in the writing of this record to die, if it is the one.
+    pub(super) fn at(&self, number: u64, line: &[u8]) -> Option<Place> {
+        match self {
+            Self::Record(place, record) => (*record == number).then_some(*place),
+            Self::Settled(step) => {
+                let line = String::from_utf8_lossy(line);
+                (line.contains("\"settled\"") && line.contains(step.as_str())).then_some(Place::After)
+            }
+        }
     }
 }
 

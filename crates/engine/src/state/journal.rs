@@ -151,8 +151,8 @@ impl Writer {
         let mut waiting = Vec::new();
         for entry in batch {
             let line = to_line(self.next, entry.at, &entry.record)?;
-            match self.failpoint.filter(|point| point.record == self.next) {
-                Some(point) => self.crash(point.place, &bytes, &line)?,
+            match self.failpoint.as_ref().and_then(|point| point.at(self.next, &line)) {
+                Some(place) => self.crash(place, &bytes, &line)?,
                 None => bytes.extend_from_slice(&line),
             }
             self.next += 1;
