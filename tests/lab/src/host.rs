@@ -28,6 +28,8 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) const FORMER_KEY: &str = "former-host-key";
 pub(crate) const HOST_KEY_FILES: [&str; 2] = ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"];
 const KEEPER_NAME: &str = "host.sh";
+/// The file that names the layer which a host has between the image and its own, if it is a copy of one that was kept.
+pub(crate) const LAYER: &str = "layer";
 
 /// Puts the script that holds a host into the lab's folder, once: a shell reads it while it runs.
 pub(crate) fn write_keeper(folder: &Path) -> Result<()> {
@@ -196,9 +198,13 @@ impl Host {
 
     fn lower(&self) -> String {
         let images = self.lab.images();
-        match self.record.kind {
+        let image = match self.record.kind {
             Kind::Fast => images.join("base").display().to_string(),
             Kind::Hypervisor => format!("{}:{}", images.join("hypervisor").display(), images.join("base").display()),
+        };
+        match fs::read_to_string(self.folder().join(LAYER)) {
+            Ok(layer) => format!("{layer}:{image}"),
+            Err(_) => image,
         }
     }
 
@@ -322,6 +328,17 @@ impl Host {
         run(&mut self.command(words)?)
     }
 
+    /// Switches the host off as a person does, and returns when nothing of it has its disks any more.
+    pub(crate) fn power_off(&self) -> Result<()> {
+        // The answer may be lost, as this ends the process that waits for it.
+        let _ = self.run(&["systemctl", "poweroff"]);
+        let disk = self.folder().join("disk.img");
+        wait::until(&format!("{} is off", self.name), START_LIMIT, || {
+            Ok((!self.cgroup()?.is_alive() && !is_attached(&disk)?).then_some(()))
+        })?;
+        self.kill()
+    }
+
     /// Takes the power away.
     pub fn kill(&self) -> Result<()> {
         let _lock = lock(&self.folder())?;
@@ -353,6 +370,17 @@ impl Held {
         let mut stdin = self.stdin.context("the keeper has no stdin")?;
         Ok(writeln!(stdin, "go")?)
     }
+}
+
+/// Whether a loop device has this file.
+fn is_attached(disk: &Path) -> Result<bool> {
+    for block in fs::read_dir("/sys/block")? {
+        let file = fs::read_to_string(block?.path().join("loop/backing_file")).unwrap_or_default();
+        if Path::new(file.trim_end()) == disk {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn is_first_in_its_namespace(pid: Pid) -> bool {

@@ -160,8 +160,10 @@ impl Lab {
     fn reserve(&self, kind: Kind, count: usize) -> Result<Vec<Borrowed>> {
         let _lock = lock(&self.folder)?;
         let taken: Vec<u8> = self.hosts()?.iter().map(|host| host.record.number).collect();
+        let kept = self.kept_numbers()?;
         let numbers: Vec<u8> = (TEMPORARY_FROM..GUESTS_FROM).collect();
-        let free = numbers.windows(count).find(|row| row.iter().all(|number| !taken.contains(number)));
+        let free = || numbers.windows(count).filter(|row| row.iter().all(|number| !taken.contains(number)));
+        let free = free().min_by_key(|row| row.iter().filter(|number| kept.contains(number)).count());
         let free = free.context("there are too many hosts in the lab")?;
         free.iter().map(|number| self.create(kind, *number).map(Borrowed)).collect()
     }
@@ -253,6 +255,12 @@ impl Lab {
 /// A host that is there as long as somebody holds it.
 pub struct Borrowed(Host);
 
+impl Borrowed {
+    pub(crate) fn new(host: Host) -> Self {
+        Self(host)
+    }
+}
+
 impl std::ops::Deref for Borrowed {
     type Target = Host;
 
@@ -269,11 +277,16 @@ impl Drop for Borrowed {
     }
 }
 
-fn start_all(hosts: &[&Host]) -> Result<()> {
+pub(crate) fn start_all(hosts: &[&Host]) -> Result<()> {
+    each(hosts, start)
+}
+
+/// Does something to all hosts at once.
+pub(crate) fn each(hosts: &[&Host], act: impl Fn(&Host) -> Result<()> + Sync) -> Result<()> {
     let results: Vec<Result<()>> = thread::scope(|scope| {
-        let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| start(host))).collect();
+        let threads: Vec<_> = hosts.iter().map(|host| scope.spawn(|| act(host))).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|result| result.unwrap_or_else(|_| Err(anyhow!("a thread that started a host panicked")))).collect()
+        joined.map(|result| result.unwrap_or_else(|_| Err(anyhow!("a thread for a host panicked")))).collect()
     });
     results.into_iter().collect()
 }

@@ -22,9 +22,7 @@ use super::{
 use crate::secrets::Keys;
 
 pub(super) fn site(members: usize, minor: &str) -> Site {
-    let site = Site::new(members, minor, PLAIN);
-    site.play(&[]).ends(0);
-    site
+    Site::formed(members, minor, PLAIN)
 }
 
 pub(super) fn run(site: &Site, words: &[&str]) -> Said {
@@ -619,8 +617,7 @@ fn peak(mut command: std::process::Command) -> u64 {
 fn however_large_a_cluster_is_little_of_it_is_in_memory() {
     const MEGABYTES: usize = 250;
     // Where there is more room than on the disk for the data.
-    let site = Site::new(1, "3.5", "    etcd: { version: VERSION, data_dir: /srv/etcd/data }\n");
-    site.play(&[]).ends(0);
+    let site = Site::played(1, "3.5", "    etcd: { version: VERSION, data_dir: /srv/etcd/data }\n");
     fill(&site, MEGABYTES);
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("good")).unwrap();

@@ -67,8 +67,7 @@ fn serials(site: &Site, credential: &Credential, port: u16) -> Vec<String> {
 
 #[test]
 fn renewed_certificates_are_shown_without_a_restart() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     certs(&site, &["issue", "writer"]).ends(0);
     let credential = exported(&site, "client");
     let before = (starts(&site), serials(&site, &credential, 2379));
@@ -107,8 +106,7 @@ fn renewed_certificates_are_shown_without_a_restart() {
 /// All of them at once, root's too, and the servers restart meanwhile: nobody can talk to anybody.
 #[test]
 fn expired_certificates_are_mended_over_ssh_alone() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     let key = site.place.folder.run(&["secret", "view", ".etcdrun/pki/prod/ca.key.age"]).ends(0);
     site.place.folder.write("ca.key", &key.stdout);
     let ca_key = site.place.folder.path("ca.key");
@@ -132,8 +130,7 @@ fn expired_certificates_are_mended_over_ssh_alone() {
 
 #[test]
 fn another_authority_takes_over_and_clients_do_not_notice() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     let rotate = |more: &[&str]| certs(&site, &[&["rotate-ca", "prod"], more].concat());
     let early = rotate(&["--issue"]).ends(3);
     assert!(early.stdout.contains("`etcdrun certs rotate-ca prod` begins it"), "{}", early.stdout);
@@ -216,8 +213,7 @@ fn end_authority(site: &Site) {
 
 #[test]
 fn an_authority_that_has_ended_is_replaced_over_ssh_alone() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     site.etcdctl(&["put", "kept", "value"]);
     let early = certs(&site, &["rotate-ca", "prod", "--expired"]).ends(3);
     assert!(early.stdout.contains("is good until"), "{}", early.stdout);
@@ -241,8 +237,7 @@ fn an_authority_that_has_ended_is_replaced_over_ssh_alone() {
 
 #[test]
 fn a_rotation_is_given_up_in_its_first_phase() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let before = site.place.folder.read(".etcdrun/pki/prod/ca.crt");
     certs(&site, &["rotate-ca", "prod"]).ends(0);
     let running = starts(&site);
@@ -262,8 +257,7 @@ fn a_rotation_is_given_up_in_its_first_phase() {
 
 #[test]
 fn what_is_wrong_with_a_member_is_told_and_not_waited_for() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
     let start = std::time::Instant::now();
     let said = certs(&site, &["renew", "--all"]).ends(3);
@@ -291,8 +285,7 @@ fn runs(site: &Site) -> usize {
 
 #[test]
 fn a_rotation_goes_on_where_a_killed_operator_left_it() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let old = site.place.folder.read(".etcdrun/pki/prod/ca.crt");
     for phase in ["", "--issue", "--finish"] {
         let words: Vec<&str> = ["certs", "rotate-ca", "prod", "--yes", phase, "-i", "inventory.yaml"]

@@ -174,9 +174,15 @@ fn says_port(site: &Site, from: &str, to: &str) {
     site.place.folder.write("inventory.yaml", &text.replace(from, to));
 }
 
+/// Three members whose inventory says something of etcd that is the same by default, so that a test can change it there.
+fn with_setting(minor: &str, setting: &str) -> Site {
+    let site = site(3, minor);
+    says_port(&site, "    etcd: { ", &format!("    etcd: {{ {setting}, "));
+    site
+}
+
 fn another_peer_port(minor: &str, playbook: &str) {
-    let site = Site::new(3, minor, "    etcd: { version: VERSION, peer_port: 2380 }\n");
-    site.play(&[]).ends(0);
+    let site = with_setting(minor, "peer_port: 2380");
     says_port(&site, "peer_port: 2380", "peer_port: 12380");
     // What changes no addresses does not begin in between, and says what does.
     let refused = site.place.folder.run(&["playbook", "upgrade.yaml", "-i", "inventory.yaml"]);
@@ -209,8 +215,7 @@ fn another_peer_port_is_told_to_etcd_by_the_site_too() {
 
 /// As when the operator died between the word to etcd and the restart, and the member's machine boots before `resume`.
 fn another_peer_port_after_a_death(playbook: &str, step: &str) {
-    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
-    site.play(&[]).ends(0);
+    let site = with_setting("3.6", "peer_port: 2380");
     says_port(&site, "peer_port: 2380", "peer_port: 12380");
     dies_behind(&site, &["playbook", playbook, "-i", "inventory.yaml"], step);
     let waits = |member: usize| site.place.hosts[member].run(&["ls", "/etc/etcd"]).unwrap().contains("etcd.env.next");
@@ -240,8 +245,7 @@ fn another_peer_port_is_brought_to_its_end_after_a_death() {
 /// While all members are stopped, etcd cannot be told of a new address.
 #[test]
 fn a_cluster_that_is_stopped_comes_back_where_it_was() {
-    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
-    site.play(&[]).ends(0);
+    let site = with_setting("3.6", "peer_port: 2380");
     put(&site, "a", "old");
     let all_stop = || {
         on_all(&site, "stop");
@@ -277,8 +281,7 @@ fn a_cluster_that_is_stopped_comes_back_where_it_was() {
 /// New settings wait on all members, and something else restarts these: they come up as etcd lists them.
 #[test]
 fn a_restart_that_leaves_new_settings_waiting_tells_etcd_no_new_address() {
-    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, peer_port: 2380 }\n");
-    site.play(&[]).ends(0);
+    let site = with_setting("3.6", "peer_port: 2380");
     says_port(&site, "peer_port: 2380", "peer_port: 12380");
     dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/New or existing");
     unlock(&site);
@@ -298,8 +301,9 @@ fn a_restart_that_leaves_new_settings_waiting_tells_etcd_no_new_address() {
 
 #[test]
 fn a_new_key_waits_for_the_restart_of_its_member() {
-    let site = Site::new(3, "3.6", "    etcd: { version: VERSION }\n    tls: { algorithm: ecdsa }\n");
-    site.play(&[]).ends(0);
+    let site = site(3, "3.6");
+    // As it is by default.
+    says_port(&site, "    members:\n", "    tls: { algorithm: ecdsa }\n    members:\n");
     says_port(&site, "algorithm: ecdsa", "algorithm: rsa");
     let files = ["sha256sum", "/etc/etcd/pki/server.key", "/etc/etcd/pki/server.crt", "/etc/etcd/etcd.env"];
     let sums = || site.place.hosts.iter().map(|host| host.run(&files).unwrap()).collect::<Vec<_>>();
@@ -406,8 +410,7 @@ fn another_address_is_refused_with_the_way_that_works() {
 
 #[test]
 fn another_client_port_is_refused_with_the_way_that_works() {
-    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, client_port: 2379 }\n");
-    site.play(&[]).ends(0);
+    let site = with_setting("3.6", "client_port: 2379");
     says_port(&site, "client_port: 2379", "client_port: 2479");
     let refused = site.place.folder.run(&["playbook", "settings.yaml", "-i", "inventory.yaml"]).ends(3);
     says(&refused, "client-port:");

@@ -33,8 +33,8 @@ fn beside(host: &Host) -> String {
 
 #[test]
 fn a_backup_of_a_full_cluster_becomes_one_that_takes_writes() {
-    let site = Site::new(3, "3.5", "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n");
-    site.play(&[]).ends(0);
+    let site =
+        Site::formed(3, "3.5", "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n");
     let value = "x".repeat(100_000);
     let full = (0..400).any(|_| site.etcdctl(&["put", "key", &value]).contains("database space exceeded"));
     assert!(full && site.etcdctl(&["alarm", "list"]).contains("NOSPACE"));
@@ -164,8 +164,7 @@ fn data_that_no_server_serves_is_found_before_anything_is_stopped() {
 
 #[test]
 fn root_gets_in_after_a_restore_of_a_backup_with_another_password() {
-    let site = Site::new(1, "3.6", &format!("{PLAIN}    auth: {{ method: password }}\n"));
-    site.play(&[]).ends(0);
+    let site = Site::played(1, "3.6", &format!("{PLAIN}    auth: {{ method: password }}\n"));
     backup(&site, &[]).ends(0);
     run(&site, &["playbook", "root-password.yaml"]).ends(0);
     says(&run(&site, &["status", "prod"]).ends(0), "prod: healthy");
@@ -210,8 +209,7 @@ fn a_power_cut_between_old_and_new_data_loses_neither() {
 #[test]
 fn a_cluster_that_is_slow_is_not_taken_for_one_that_is_gone() {
     let slow = "    etcd: { version: VERSION, settings: { heartbeat-interval: 4000, election-timeout: 40000 } }\n";
-    let site = Site::new(3, "3.6", slow);
-    site.play(&[]).ends(0);
+    let site = Site::played(3, "3.6", slow);
     put(&site, "a", "one");
     backup(&site, &[]).ends(0);
     put(&site, "a", "two");

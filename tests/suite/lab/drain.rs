@@ -17,6 +17,8 @@ const CLUSTERS: Kinds = [("a", "3.5", "{ method: certificate }"), ("b", "3.6", "
 const PASSWORD: &str = "{ method: password }";
 /// Three members, and a machine for the one that comes.
 const MACHINES: usize = 4;
+/// And one that counts as a hypervisor.
+const COUNT: usize = MACHINES * CLUSTERS.len() + 1;
 
 /// Appends what cloud-init would have printed to the consoles of guests, as soon as they have one.
 const VOICE: &str = r#"
@@ -38,20 +40,35 @@ struct Estate {
 
 impl Estate {
     fn new() -> Self {
-        Self::of(CLUSTERS)
+        let recipe = format!("{CLUSTERS:?} {}", releases(&CLUSTERS));
+        let machines = Place::prepared(COUNT, &recipe, |machines| form(machines, &CLUSTERS));
+        let estate = Self::of_machines(machines, CLUSTERS);
+        // They were switched on a moment ago.
+        (0..CLUSTERS.len()).for_each(|cluster| estate.is_healthy(cluster));
+        estate
     }
 
     fn of(clusters: Kinds) -> Self {
+        let machines = Place::new(Kind::Fast, COUNT);
+        form(&machines, &clusters);
+        Self::of_machines(machines, clusters)
+    }
+
+    fn of_machines(machines: Place, clusters: Kinds) -> Self {
         let hypervisors = Place::new(Kind::Hypervisor, 2);
-        let machines = Place::new(Kind::Fast, MACHINES * CLUSTERS.len() + 1);
+        let known = machines.folder.read("known_hosts") + &hypervisors.folder.read("known_hosts");
+        machines.folder.write("known_hosts", &known);
         let estate = Self { hypervisors, machines, clusters };
-        let folder = estate.folder();
-        let known = folder.read("known_hosts") + &estate.hypervisors.folder.read("known_hosts");
-        folder.write("known_hosts", &known);
-        folder.write("inventory.yaml", &estate.as_machines());
-        folder.run(&["playbook", "site.yaml", "-i", "inventory.yaml"]).ends(0);
         estate.become_guests();
         estate
+    }
+
+    fn is_healthy(&self, cluster: usize) {
+        wait::until("the cluster serves", Duration::from_secs(60), || {
+            let health = self.etcdctl(cluster, &["endpoint", "health", "--cluster"]);
+            Ok((health.matches("is healthy").count() == 3).then_some(()))
+        })
+        .unwrap();
     }
 
     fn folder(&self) -> &Folder {
@@ -71,32 +88,10 @@ impl Estate {
         &self.hypervisors.hosts[1]
     }
 
-    fn head(&self) -> String {
-        let text = self.hypervisors.folder.read("inventory.yaml");
-        let (ssh, _) = text.split_once("\nhypervisors:").unwrap();
-        let known = self.folder().path("known_hosts");
-        let ssh: Vec<String> = ssh.lines().filter(|line| !line.contains("known_hosts")).map(str::to_owned).collect();
-        let releases: String = self.clusters.iter().map(|(_, minor, _)| release(&etcd(minor).unwrap())).collect();
-        format!("{}\n  known_hosts: [{}]\netcd_releases:\n{releases}clusters:\n", ssh.join("\n"), known.display())
-    }
-
-    fn as_machines(&self) -> String {
-        let mut text = self.head();
-        for (index, (cluster, minor, auth)) in self.clusters.iter().enumerate() {
-            let version = etcd(minor).unwrap().version;
-            text += &format!("  {cluster}:\n    etcd: {{ version: {version} }}\n    auth: {auth}\n    members:\n");
-            for number in 0..3 {
-                let ip = self.machine(index, number).address();
-                text += &format!("      {cluster}-{}: {{ address: {ip} }}\n", number + 1);
-            }
-        }
-        text
-    }
-
     /// From now on they count as guests, each with a domain where it is said to be.
     fn become_guests(&self) {
         let (full, rest) = (self.full().name(), &self.machines.hosts[MACHINES * CLUSTERS.len()]);
-        let mut text = self.head();
+        let mut text = head(&self.machines, &self.clusters);
         let mut pins = String::new();
         for (index, (cluster, minor, auth)) in self.clusters.iter().enumerate() {
             let (version, spare) = (etcd(minor).unwrap().version, self.machine(index, 3));
@@ -274,6 +269,37 @@ impl Estate {
             }
         }
     }
+}
+
+fn releases(clusters: &Kinds) -> String {
+    clusters.iter().map(|(_, minor, _)| release(&etcd(minor).unwrap())).collect()
+}
+
+/// The beginning of the inventory, up to its clusters: how hosts are reached, and the releases.
+fn head(machines: &Place, clusters: &Kinds) -> String {
+    let text = machines.folder.read("inventory.yaml");
+    let ssh: String = text.lines().take_while(|line| !is_section(line)).map(|line| format!("{line}\n")).collect();
+    format!("{ssh}etcd_releases:\n{}clusters:\n", releases(clusters))
+}
+
+/// Whether something else begins here than how hosts are reached.
+fn is_section(line: &str) -> bool {
+    line.starts_with("hosts:") || line.starts_with("etcd_releases:")
+}
+
+/// Clusters of machines that nothing has made, each with three members and a machine to spare.
+fn form(machines: &Place, clusters: &Kinds) {
+    let mut text = head(machines, clusters);
+    for (index, (cluster, minor, auth)) in clusters.iter().enumerate() {
+        let version = etcd(minor).unwrap().version;
+        text += &format!("  {cluster}:\n    etcd: {{ version: {version} }}\n    auth: {auth}\n    members:\n");
+        for number in 0..3 {
+            let ip = machines.hosts[index * MACHINES + number].address();
+            text += &format!("      {cluster}-{}: {{ address: {ip} }}\n", number + 1);
+        }
+    }
+    machines.folder.write("inventory.yaml", &text);
+    machines.folder.run(&["playbook", "site.yaml", "-i", "inventory.yaml"]).ends(0);
 }
 
 /// A guest with the mark of its cluster, and nothing to boot.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use etcdrun_lab::{Etcd, Host, Kind, etcd, etcd_tools};
+use etcdrun_lab::{Borrowed, Etcd, Host, Kind, etcd, etcd_tools};
 
 use super::{Folder, Place, Said, lab, rollout_faults::until, web::Web};
 
@@ -23,17 +23,47 @@ impl Site {
     /// `sections` is what the cluster says beside its members; `VERSION` in it is the server of this minor version.
     pub(super) fn new(members: usize, minor: &str, sections: &str) -> Self {
         let place = Place::new(Kind::Fast, members);
+        describe(&place, members, minor, sections);
+        Self::of(place, members)
+    }
+
+    /// The same, and `site.yaml` was played.
+    pub(super) fn played(members: usize, minor: &str, sections: &str) -> Self {
+        let site = Self::new(members, minor, sections);
+        site.play(&[]).ends(0);
+        site
+    }
+
+    /// The same, by this test or by an earlier one, whose hosts this one has copies of. For clusters that several tests begin with;
+    /// tests about how a cluster is formed do it by themselves.
+    pub(super) fn formed(members: usize, minor: &str, sections: &str) -> Self {
         let server = etcd(minor).unwrap();
-        let release = release(&server);
-        let lab = place.folder.read("inventory.yaml");
-        let (ssh, _) = lab.split_once("\nhosts:").unwrap();
-        let names: Vec<String> = place.hosts.iter().map(|host| host.name().to_owned()).collect();
-        let addresses: Vec<String> = place.hosts.iter().map(|host| host.address().to_string()).collect();
-        let listed: String =
-            names.iter().zip(&addresses).map(|(name, ip)| format!("      {name}: {{ address: {ip} }}\n")).collect();
-        let sections = sections.replace("VERSION", &server.version);
-        let text = format!("{ssh}\netcd_releases:\n{release}clusters:\n  prod:\n{sections}    members:\n{listed}");
-        place.folder.write("inventory.yaml", &text);
+        let recipe = format!("{members} members of {} at {}\n{sections}", server.version, server.path.display());
+        let place = Place::prepared(members, &recipe, |place| {
+            describe(place, members, minor, sections);
+            place.folder.run(&["playbook", "site.yaml", "-i", "inventory.yaml"]).ends(0);
+        });
+        let site = Self::of(place, members);
+        // Its machines were switched on a moment ago, so it may still have no leader.
+        until("the cluster serves", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == members);
+        site
+    }
+
+    /// The same, with spare machines behind the members, which are in no inventory.
+    pub(super) fn formed_beside(members: usize, spare: usize, minor: &str, sections: &str) -> Self {
+        let mut site = Self::formed(members, minor, sections);
+        let Place { folder, hosts } = Place::new(Kind::Fast, spare);
+        let known = site.place.folder.read("known_hosts") + &folder.read("known_hosts");
+        site.place.folder.write("known_hosts", &known);
+        site.place.hosts.extend(hosts);
+        site
+    }
+
+    /// The first hosts of a place are the members.
+    fn of(place: Place, members: usize) -> Self {
+        let hosts = || place.hosts.iter().take(members);
+        let names = hosts().map(|host| host.name().to_owned()).collect();
+        let addresses = hosts().map(|host| host.address().to_string()).collect();
         Self { place, names, addresses }
     }
 
@@ -92,6 +122,19 @@ impl Site {
         let again = self.play(&[]).ends(0);
         assert!(!again.stdout.lines().any(|line| line.starts_with("changed ")), "{}", again.stdout);
     }
+}
+
+/// Writes the inventory of a cluster of the first hosts.
+fn describe(place: &Place, members: usize, minor: &str, sections: &str) {
+    let server = etcd(minor).unwrap();
+    let release = release(&server);
+    let lab = place.folder.read("inventory.yaml");
+    let (ssh, _) = lab.split_once("\nhosts:").unwrap();
+    let entry = |host: &Borrowed| format!("      {}: {{ address: {} }}\n", host.name(), host.address());
+    let listed: String = place.hosts.iter().take(members).map(entry).collect();
+    let sections = sections.replace("VERSION", &server.version);
+    let text = format!("{ssh}\netcd_releases:\n{release}clusters:\n  prod:\n{sections}    members:\n{listed}");
+    place.folder.write("inventory.yaml", &text);
 }
 
 /// The table, the JSON and the exit code, of a cluster that is well, has a server less, and a host less.

@@ -41,8 +41,7 @@ fn killed_it_leaves_no_key(site: &Site) {
 
 #[test]
 fn a_cluster_is_at_hand() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     let run = |words: &[&str]| site.place.folder.run(&[&words[..1], &["-i", "inventory.yaml"], &words[1..]].concat());
 
     assert!(etcdctl(&site, &["put", "a", "one"]).ends(0).stdout.contains("OK"));

@@ -50,8 +50,7 @@ fn has_changed(said: &Said) -> bool {
 
 #[test]
 fn gates_only_look_and_tell_what_is_in_the_way() {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.5", PLAIN);
     let indexes = || -> Vec<Value> { statuses(&site).iter().map(|status| status["raftIndex"].clone()).collect() };
     let before = indexes();
     assert!(!has_changed(&gate(&site, "prod", "profile: restart").ends(0)));
@@ -74,8 +73,7 @@ fn gates_only_look_and_tell_what_is_in_the_way() {
 
 #[test]
 fn the_lead_goes_to_another_and_a_snapshot_is_whole() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let first = leader(&site);
     let plan = task(&site, &site.names[first], ("etcd_move_leader", OWN), "", &["--check"]).ends(0);
     assert!(has_changed(&plan) && leader(&site) == first, "{}", plan.stdout);
@@ -116,8 +114,8 @@ fn the_lead_goes_to_another_and_a_snapshot_is_whole() {
 
 #[test]
 fn a_full_database_is_mended_step_by_step() {
-    let site = Site::new(3, "3.5", "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n");
-    site.play(&[]).ends(0);
+    let site =
+        Site::formed(3, "3.5", "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n");
     let value = "x".repeat(100_000);
     let full = (0..400).any(|_| site.etcdctl(&["put", "key", &value]).contains("database space exceeded"));
     assert!(full);
@@ -150,8 +148,7 @@ fn fill(site: &Site, name: &str, keys: usize) {
 fn one_command_gets_out_of_a_full_database() {
     for minor in ["3.5", "3.6"] {
         let sections = "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n";
-        let site = Site::new(3, minor, sections);
-        site.play(&[]).ends(0);
+        let site = Site::formed(3, minor, sections);
         fill(&site, "key", 1);
         let run = |words: &[&str]| site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat());
         let shut = run(&["playbook", "defrag.yaml"]).ends(3);
@@ -168,8 +165,7 @@ fn one_command_gets_out_of_a_full_database() {
 
 #[test]
 fn a_full_database_without_history_takes_a_larger_quota() {
-    let site = Site::new(3, "3.6", "    etcd: { version: VERSION, quota: 16MiB }\n");
-    site.play(&[]).ends(0);
+    let site = Site::played(3, "3.6", "    etcd: { version: VERSION, quota: 16MiB }\n");
     let run = || site.place.folder.run(&["playbook", "nospace.yaml", "-i", "inventory.yaml"]);
     // What a defragmentation gives back is filled again, until it has nothing to give back.
     let fill_again = |round: usize| {
@@ -187,8 +183,7 @@ fn a_full_database_without_history_takes_a_larger_quota() {
 
 #[test]
 fn members_go_and_come_as_learners() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let member = |state: &str, more: &str| {
         let arguments = format!("{OWN}, state: {state}, {more}");
         task(&site, &site.names[2], ("etcd_member", &arguments), "", &[])
@@ -226,8 +221,7 @@ fn members_go_and_come_as_learners() {
 
 #[test]
 fn the_way_down_is_opened_and_shut() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let downgrade = |arguments: &str| task(&site, "prod", ("etcd_downgrade", arguments), ONCE, &[]);
     let settled = "profile: upgrade, gate: settled, from: 3.6.15, to: 3.6.15, timeout: 30s";
     gate(&site, &site.names[0], settled).ends(0);
@@ -245,8 +239,7 @@ fn the_way_down_is_opened_and_shut() {
 
 #[test]
 fn a_3_4_with_authentication_is_told_so() {
-    let site = Site::new(1, "3.4", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(1, "3.4", PLAIN);
     let upgrade = "profile: upgrade, from: 3.4.45, to: 3.5.34, snapshot: false, allow_outage: true";
     let shut = gate(&site, &site.names[0], upgrade).ends(3);
     assert!(shut.stdout.contains("auth-3.4: authentication is on"), "{}", shut.stdout);

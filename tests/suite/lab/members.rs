@@ -32,8 +32,7 @@ fn lose(site: &Site, place: usize) {
 
 /// A cluster that serves, in which one member lost its data.
 fn broken(members: usize, lost: usize) -> Site {
-    let site = Site::new(members, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(members, "3.6", PLAIN);
     lose(&site, lost);
     site
 }
@@ -44,8 +43,7 @@ fn no_learner(site: &Site) {
 }
 
 fn dead_member_is_replaced(members: usize) {
-    let site = Site::new(members, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(members, "3.6", PLAIN);
     let lost = members - 1;
     lose(&site, lost);
     // What the death of a leader costs is not what replacing it costs.
@@ -124,8 +122,7 @@ fn members_come_and_go_without_authentication() {
 
 #[test]
 fn a_member_that_crashed_over_and_over_is_replaced_at_the_first_try() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     // A wiped disk: etcd tries until systemd has had enough.
     let wipe =
         "systemctl stop etcd; rm -rf /var/lib/etcd/data/*; for n in 1 2 3 4 5 6 7 8; do systemctl start etcd; done";
@@ -189,14 +186,11 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_living_member_is_replaced_by_another_machine_and_the_inventory_says_so() {
-    let mut site = Site::new(4, "3.5", PLAIN);
+    let mut site = Site::formed_beside(3, 1, "3.5", PLAIN);
     // The fourth machine is a spare one at first.
-    let (spare, address) = site.members()[3].clone();
+    let (spare, address) = (site.place.hosts[3].name().to_owned(), site.place.hosts[3].address().to_string());
     let text = site.place.folder.read("inventory.yaml");
-    let text = text.replace(&format!("      {spare}: {{ address: {address} }}\n"), "      # no more of them\n");
-    site.place.folder.write("inventory.yaml", &text);
-    site.forget(3);
-    site.play(&[]).ends(0);
+    site.place.folder.write("inventory.yaml", &format!("{text}      # no more of them\n"));
     let old = site.names[0].clone();
     let writer = writer(&site);
     let said = member(&site, &["replace", &old, "--new-name", &spare, "--ip", &address, "--yes"]);
@@ -231,8 +225,7 @@ fn a_living_member_is_replaced_by_another_machine_and_the_inventory_says_so() {
 
 #[test]
 fn a_member_whose_data_is_damaged_is_replaced_although_it_runs() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let name = site.names[2].as_str();
     let raised = raise_corrupt(&site, name);
     assert!(raised.contains("CORRUPT"), "{raised}");
@@ -273,12 +266,8 @@ fn raise_corrupt(site: &Site, name: &str) -> String {
 
 /// Three members and a spare machine, whose name and address come along.
 fn with_spare() -> (Site, String, String) {
-    let mut site = Site::new(4, "3.6", PLAIN);
-    let (spare, address) = site.members()[3].clone();
-    let text = site.place.folder.read("inventory.yaml");
-    site.place.folder.write("inventory.yaml", &text.replace(&format!("      {spare}: {{ address: {address} }}\n"), ""));
-    site.forget(3);
-    site.play(&[]).ends(0);
+    let site = Site::formed_beside(3, 1, "3.6", PLAIN);
+    let (spare, address) = (site.place.hosts[3].name().to_owned(), site.place.hosts[3].address().to_string());
     (site, spare, address)
 }
 
@@ -331,8 +320,7 @@ fn nothing_goes_before_what_comes_is_found_fit() {
 
 #[test]
 fn a_guest_that_serves_is_not_powered_off_because_ssh_fails() {
-    let site = Site::new(3, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::formed(3, "3.6", PLAIN);
     let hypervisor = Place::new(Kind::Hypervisor, 1);
     let known = site.place.folder.read("known_hosts") + &hypervisor.folder.read("known_hosts");
     site.place.folder.write("known_hosts", &known);
@@ -357,8 +345,7 @@ fn a_guest_that_serves_is_not_powered_off_because_ssh_fails() {
 
 #[test]
 fn one_of_two_restarts_where_an_outage_is_allowed() {
-    let site = Site::new(2, "3.6", PLAIN);
-    site.play(&[]).ends(0);
+    let site = Site::played(2, "3.6", PLAIN);
     let name = site.names[0].as_str();
     let said = member(&site, &["restart", name, "--yes"]).ends(3);
     assert!(said.stdout.contains("small-cluster"), "{}", said.stdout);

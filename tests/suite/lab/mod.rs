@@ -35,7 +35,9 @@ mod versions;
 mod web;
 mod writer;
 
-use etcdrun_lab::{Borrowed, Host, Kind, Lab, etcd_tools, write_inventory};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use etcdrun_lab::{Borrowed, Copies, Host, Kind, Lab, etcd_tools, write_inventory};
 
 use super::support::program::{Folder, Said};
 
@@ -47,10 +49,18 @@ pub fn lab() -> Lab {
     })
 }
 
-/// Hosts of one test, and a folder with an inventory of them.
+/// A name for what the program, as it is now, makes by this recipe.
+fn name_of(recipe: &str) -> String {
+    let program = std::fs::metadata(env!("CARGO_BIN_EXE_etcdrun")).unwrap();
+    let mut hasher = DefaultHasher::new();
+    (env!("CARGO_BIN_EXE_etcdrun"), program.len(), program.modified().unwrap(), recipe).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// Hosts of one test, and a folder with an inventory of them. The folder goes first: who holds the addresses may use its place.
 pub struct Place {
-    pub hosts: Vec<Borrowed>,
     pub folder: Folder,
+    pub hosts: Vec<Borrowed>,
 }
 
 impl Place {
@@ -60,7 +70,21 @@ impl Place {
         let folder = Folder::for_machines();
         let named: Vec<Host> = hosts.iter().map(|host| (**host).clone()).collect();
         write_inventory(&lab, &named, &folder.path("")).unwrap();
-        Self { hosts, folder }
+        Self { folder, hosts }
+    }
+
+    /// Fast hosts that somebody has prepared in the same way, or that are prepared now. `recipe` says all that the way depends on.
+    /// What a test does to them no other test sees: each has a copy, and hosts are switched on for it.
+    pub fn prepared(count: usize, recipe: &str, prepare: impl FnOnce(&Self)) -> Self {
+        let lab = lab();
+        let name = name_of(recipe);
+        if let Some(Copies { hosts, folder, place }) = lab.borrow_kept(&name).unwrap() {
+            return Self { folder: Folder::copy_of(&folder, &place), hosts };
+        }
+        let place = Self::new(Kind::Fast, count);
+        prepare(&place);
+        lab.keep(&name, &place.hosts, place.folder.path("").as_path()).unwrap();
+        place
     }
 
     /// Runs a shell command on a host over SSH.

@@ -118,8 +118,7 @@ fn what_the_last_member_has_becomes_a_new_cluster() {
 
 #[test]
 fn a_login_would_need_the_majority_that_is_lost() {
-    let site = Site::new(3, "3.6", &format!("{PLAIN}    auth: {{ method: password }}\n"));
-    site.play(&[]).ends(0);
+    let site = Site::played(3, "3.6", &format!("{PLAIN}    auth: {{ method: password }}\n"));
     says(&recover(&site, &["--yes"]).ends(3), "There is nothing to recover");
     site.place.hosts[..2].iter().for_each(|host| lose(host));
     recover(&site, &["--yes"]).ends(0);

@@ -212,7 +212,7 @@ fn a_setting_that_etcd_does_not_start_with_reaches_one_member_of_the_site() {
 }
 
 fn costs_one_member(members: usize, playbook: &str) {
-    let site = site(members, "3.5", "    etcd: { version: VERSION, settings: { heartbeat-interval: 100 } }\n");
+    let site = Site::played(members, "3.5", "    etcd: { version: VERSION, settings: { heartbeat-interval: 100 } }\n");
     let folder = &site.place.folder;
     let good = folder.read("inventory.yaml");
     // etcd wants five times as much for elections.

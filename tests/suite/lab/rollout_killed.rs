@@ -2,7 +2,10 @@
 
 use etcdrun_lab::etcd;
 
-use super::upgrade::{all_run, nothing_is_lost, releases, site, wants, writer};
+use super::{
+    etcd::Site,
+    upgrade::{all_run, nothing_is_lost, releases, wants, writer},
+};
 
 /// Gaps between writes are the rollout's, and not those of a disk that all members share.
 const IN_MEMORY: &str = "    etcd: { version: VERSION, data_dir: /run/disk/data }\n";
@@ -10,7 +13,7 @@ const IN_MEMORY: &str = "    etcd: { version: VERSION, data_dir: /run/disk/data 
 /// Each `resume` gets `further` records further before it is killed, or one more: that it goes on, what clients see, which it looks at
 /// again, and what was begun is begun again.
 fn killed_everywhere(place: &str, further: usize) {
-    let site = site(3, "3.5", IN_MEMORY);
+    let site = Site::played(3, "3.5", IN_MEMORY);
     let (from, to) = (etcd("3.5").unwrap().version, etcd("3.6").unwrap().version);
     wants(&site, &from, &to, &releases(&["3.6"]));
     let writer = writer(&site);

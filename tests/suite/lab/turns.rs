@@ -8,9 +8,7 @@ use super::{
 };
 
 fn site() -> Site {
-    let site = Site::new(3, "3.5", PLAIN);
-    site.play(&[]).ends(0);
-    site
+    Site::formed(3, "3.5", PLAIN)
 }
 
 /// One task on all members; `more` are keywords of the play or of the task.

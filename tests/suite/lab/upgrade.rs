@@ -18,9 +18,7 @@ pub(super) const NO_AUTH: &str = "    etcd: { version: VERSION }\n    auth: { en
 
 /// A cluster of `from` whose inventory says that it should be of `to`, and knows all versions.
 pub(super) fn site(members: usize, from: &str, sections: &str) -> Site {
-    let site = Site::new(members, from, sections);
-    site.play(&[]).ends(0);
-    site
+    Site::formed(members, from, sections)
 }
 
 /// The inventory wants another version, and knows these.

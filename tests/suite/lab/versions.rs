@@ -94,7 +94,7 @@ fn two_minor_versions_down_in_one_command() {
 
 #[test]
 fn an_old_3_6_goes_to_3_7_by_a_newer_3_6() {
-    let site = site(3, "3.6.4", PLAIN);
+    let site = Site::played(3, "3.6.4", PLAIN);
     let (old, new) = (version("3.6.4"), version("3.7"));
     wants(&site, &old, &new, &releases(&["3.7"]));
     let refused = upgrade(&site).ends(3);
@@ -108,7 +108,7 @@ fn an_old_3_6_goes_to_3_7_by_a_newer_3_6() {
 
 #[test]
 fn a_dead_member_of_an_old_3_5_is_replaced() {
-    let site = site(3, "3.5.16", PLAIN);
+    let site = Site::played(3, "3.5.16", PLAIN);
     let member = |words: &[&str]| site.place.folder.run(&[&["member"], words, &["-i", "inventory.yaml"]].concat());
     let status = site.place.folder.run(&["status", "-i", "inventory.yaml"]).ends(0);
     assert!(status.stdout.contains("upgrade to 3.5.33 or later"), "{}", status.stdout);
@@ -139,7 +139,8 @@ fn v2(site: &Site, words: &[&str]) -> String {
 
 #[test]
 fn data_of_the_v2_api_is_found_before_3_6_and_once_it_is_gone_the_upgrade_goes_on() {
-    let site = site(3, "3.5", "    etcd: { version: VERSION, settings: { snapshot-count: 100, enable-v2: true } }\n");
+    let site =
+        Site::played(3, "3.5", "    etcd: { version: VERSION, settings: { snapshot-count: 100, enable-v2: true } }\n");
     let put = v2(&site, &["-X", "PUT", "-d", "value=1"]);
     assert!(put.contains("\"action\":\"set\""), "{put}");
     let inventory = site.place.folder.read("inventory.yaml");

@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -42,6 +42,18 @@ impl Folder {
     /// For hosts that are machines of their own.
     pub fn for_machines() -> Self {
         Self { shares_machine: false, ..Self::new() }
+    }
+
+    /// For machines of their own, with what is in another folder, at a place where nothing else is.
+    pub fn copy_of(other: &Path, place: &Path) -> Self {
+        if place.exists() {
+            std::fs::remove_dir_all(place).unwrap();
+        }
+        let name = place.file_name().unwrap();
+        let folder = tempfile::Builder::new().prefix(name).rand_bytes(0).tempdir_in(place.parent().unwrap()).unwrap();
+        let contents = other.join(".");
+        super::run("cp", &["--archive", "--", contents.to_str().unwrap(), place.to_str().unwrap()]);
+        Self { folder, shares_machine: false }
     }
 
     /// With an inventory of the hosts h1 to hN on this server.
