@@ -1,8 +1,6 @@
 //! The world is another one than when something was decided: members come back between a death and `resume`, others die between a
 //! gate and a stop, addresses change, the inventory is shortened by hand. Nothing is lost, and what was refused says why.
 
-use std::process::Stdio;
-
 use etcdrun_lab::etcd;
 
 use super::{
@@ -13,31 +11,15 @@ use super::{
     upgrade::{nothing_is_lost, writer},
 };
 
-/// More than any of these commands writes.
-const RECORDS: usize = 400;
-
 /// Kills a command behind the record that settles a step, by the step's name. What comes after that step was not begun.
 pub(super) fn dies_behind(site: &Site, words: &[&str], step: &str) {
     let folder = &site.place.folder;
-    let (mut record, mut settled, mut patience) = (2, 0, 0);
-    for life in 0..RECORDS {
-        let words: &[&str] = if life == 0 { words } else { &["resume"] };
-        let mut command = folder.command(words);
-        let command = command.env("ETCDRUN_TEST_DIE", format!("after:{record}"));
-        let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-        assert_eq!(ended.code(), None, "it came to its end before `{step}`");
-        let journal = std::fs::read_to_string(folder.last_run().join("journal")).unwrap();
-        let is_settled = |line: &str| line.contains("\"settled\"") && line.contains(step);
-        if journal.lines().any(is_settled) {
-            return;
-        }
-        // Gates in front of what is not done are passed again in each life, which needs records as well.
-        let now = folder.settled_steps();
-        patience = if now > settled { 0 } else { patience + 1 };
-        settled = now;
-        record = folder.records() + 2 + patience;
-    }
-    panic!("`{step}` was not reached");
+    let mut command = folder.command(words);
+    let said = Said::of(command.env("ETCDRUN_TEST_DIE", format!("settled:{step}")).output().unwrap());
+    assert_eq!(said.code, -1, "it came to its end before `{step}`:\n{}{}", said.stdout, said.stderr);
+    let journal = std::fs::read_to_string(folder.last_run().join("journal")).unwrap();
+    let is_settled = |line: &str| line.contains("\"settled\"") && line.contains(step);
+    assert!(journal.lines().any(is_settled), "`{step}` was not reached");
 }
 
 fn on_all(site: &Site, verb: &str) {
