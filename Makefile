@@ -44,6 +44,7 @@ test-lab: lab ## run the tests in the lab whose names match FILTER
 
 test-long: setup lab ## run what takes too long for each change: the lives of clusters in emulated guests, kills at every step
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
+	ETCDRUN_TEST_KILLS=all $(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --no-capture -E 'test(/^lab::.*wherever_the_operator_is_killed/)'
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest

@@ -17,6 +17,19 @@ use super::Sshd;
 /// More than anything needs that gets a record or two further each time.
 const LIVES: usize = 600;
 
+/// How many parts the places have at which a command is killed; one of them is tried each time.
+const PARTS: usize = 4;
+
+/// The part whose turn it is, from 0; none if all of them are wanted.
+fn part() -> Option<usize> {
+    let day = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as usize / 86_400;
+    match std::env::var("ETCDRUN_TEST_KILLS") {
+        Ok(all) if all == "all" => None,
+        Ok(number) => Some(number.parse::<usize>().expect("ETCDRUN_TEST_KILLS is `all` or a number") % PARTS),
+        Err(_) => Some(day() % PARTS),
+    }
+}
+
 /// A folder with inputs, in which the program runs untouched by the developer's own settings.
 pub struct Folder {
     folder: tempfile::TempDir,
@@ -90,8 +103,26 @@ impl Folder {
     /// Kills a command a little behind what it finds written, again and again, and goes on with it each time. `place` is where in the
     /// writing of a record it dies, `further` how many records it gets: one that goes on writes some before anything new. `look` sees what
     /// each life leaves behind. Returns how often it was killed.
-    pub fn killed_everywhere(&self, words: &[&str], place: &str, further: usize, mut look: impl FnMut()) -> usize {
-        let (mut deaths, mut record) = (0, 2);
+    pub fn killed_everywhere(&self, words: &[&str], place: &str, further: usize, look: impl FnMut()) -> usize {
+        self.killed_from(2, words, place, further, look)
+    }
+
+    /// The same behind every record, at some of the places only, others each day; `ETCDRUN_TEST_KILLS` says which, or `all`, as for
+    /// `make test-long`. It has to be killed this often if it is killed everywhere, and as much less often as there are fewer places.
+    pub fn killed_here_and_there(&self, words: &[&str], often: usize, look: impl FnMut()) {
+        let (deaths, often) = match part() {
+            None => (self.killed_everywhere(words, "after", 2, look), often),
+            Some(part) => {
+                println!("part {} of {PARTS} of the places; all of them: ETCDRUN_TEST_KILLS=all", part + 1);
+                (self.killed_from(2 + 2 * part, words, "after", 2 * PARTS, look), often / PARTS)
+            }
+        };
+        println!("{deaths} deaths");
+        assert!(deaths >= often, "it was killed {deaths} times");
+    }
+
+    fn killed_from(&self, first: usize, words: &[&str], place: &str, further: usize, mut look: impl FnMut()) -> usize {
+        let (mut deaths, mut record) = (0, first);
         let (mut settled, mut patience) = (0, 0);
         for life in 0..LIVES {
             let words: &[&str] = if life == 0 { words } else { &["resume"] };
