@@ -169,6 +169,7 @@ fn a_recovery_goes_on_wherever_the_operator_was_killed() {
     let mut running = site.place.folder.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();
     while hosts[2].run(&["systemctl", "is-active", "etcd-salvage"]).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
         assert!(begun.elapsed() < Duration::from_secs(120) && running.try_wait().unwrap().is_none());
     }
     running.kill().unwrap();
@@ -230,6 +231,7 @@ fn a_drill_starts_a_server_on_a_backup_and_leaves_nothing() {
         let mut running =
             site.place.folder.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         while host.run(&["systemctl", "is-active", "etcd-salvage"]).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
             assert!(running.try_wait().unwrap().is_none());
         }
         running.kill().unwrap();
@@ -289,6 +291,7 @@ fn a_drill_makes_a_cluster_of_a_backup_and_takes_it_away_again() {
     // It goes on where a killed one was, and ends as if nothing had been.
     let mut running = site.place.folder.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while spare[1].run(&["systemctl", "is-active", "etcd"]).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
         assert!(running.try_wait().unwrap().is_none());
     }
     running.kill().unwrap();

@@ -33,9 +33,12 @@ const HELD: &str = r#"
 
 pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
+    // Most questions are a process or two, which would keep a processor busy that what is awaited needs.
+    let mut pause = Duration::from_millis(20);
     while !holds() {
         assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(Duration::from_millis(100));
     }
 }
 
