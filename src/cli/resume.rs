@@ -15,7 +15,7 @@ const SHOWN: usize = 10;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Tasks that are done are not run again. Those that were under way are looked at first; a command that may or may not\nhave run halts the run, until --assume says which.\n\nExamples:\n  etcdrun resume\n  etcdrun resume 20261115T0445 --assume done 'Restart/etcd-1/member/Restart'"
+    after_help = "Tasks that are done are not run again. Those that were under way are looked at first; a command that may or may not\nhave run halts the run, until --assume says which.\n\nExamples:\n  etcdrun resume\n  etcdrun resume 20261115T0445 --assume done 'Restart a member/etcd-1/member/Restart etcd'"
 )]
 pub struct ResumeArgs {
     /// The run, or the start of its name [default: the last one that did not succeed]

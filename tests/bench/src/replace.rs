@@ -23,7 +23,7 @@ const GAP_LIMIT: f64 = 50.0;
 const WALL_LIMIT: f64 = 5.0;
 /// The tasks that wait for it: until a server says that it is ready, and until it has all that the others have. What a new member
 /// sends to the leader before both have a connection to each other is lost, and etcd waits seven seconds before it sends it again.
-const CATCHING_UP: [&str; 2] = ["/Start", "/Catch up, and get a vote"];
+const CATCHING_UP: [&str; 2] = ["/Start etcd", "/Promote the learner once it has caught up"];
 /// etcd takes no new member before all others have been connected for so long. A cluster that was made this moment is not
 /// what anybody replaces a member of.
 const CONNECTED: Duration = Duration::from_secs(6);

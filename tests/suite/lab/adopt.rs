@@ -181,7 +181,7 @@ fn a_cluster_made_by_hand_is_taken_over() {
     assert!(status.stdout.starts_with("prod: healthy, 3 of 3 members, old-"), "{}", status.stdout);
     let plan = folder.run(&["plan", "site.yaml", "-i", "prod.yaml"]).ends(0);
     assert!(
-        !plan.stdout.contains("a new cluster") && plan.stdout.contains("Restart") | plan.stdout.contains("Service"),
+        !plan.stdout.contains("a new cluster") && plan.stdout.contains("Start or restart etcd"),
         "{}",
         plan.stdout
     );

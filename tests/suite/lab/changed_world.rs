@@ -44,7 +44,7 @@ fn a_restore_that_is_resumed_leaves_a_cluster_alone_that_serves_again() {
     until("nobody serves", || (0..3).all(|member| !is_up(&site, member)));
     let restore = ["restore", "prod", "--from", "file:backups", "--yes", "-i", "inventory.yaml"];
     // The data is on the members, and nothing was switched.
-    dies_behind(&site, &restore, "/Data");
+    dies_behind(&site, &restore, "/Copy the restored data");
     on_all(&site, "start");
     serves(&site);
     (0..5).for_each(|number| put(&site, &format!("key-{number}"), "acknowledged"));
@@ -87,12 +87,12 @@ fn leaves_alone_who_serves_again(step: &str) {
 
 #[test]
 fn a_replacement_that_is_resumed_leaves_a_member_alone_that_serves_again() {
-    leaves_alone_who_serves_again("May this be done?");
+    leaves_alone_who_serves_again("Check gates before the change");
 }
 
 #[test]
 fn right_before_a_member_goes_a_run_that_is_resumed_looks_again() {
-    leaves_alone_who_serves_again("Check once more that the old member is dead");
+    leaves_alone_who_serves_again("Check once more that the old member has failed");
 }
 
 /// The turn of a member is held in front of the task that stops it.
@@ -220,8 +220,8 @@ fn another_peer_port_after_a_death(playbook: &str, step: &str) {
 
 #[test]
 fn another_peer_port_is_brought_to_its_end_after_a_death() {
-    another_peer_port_after_a_death("settings.yaml", "/Unit");
-    another_peer_port_after_a_death("site.yaml", "/Unit");
+    another_peer_port_after_a_death("settings.yaml", "/Install etcd.service");
+    another_peer_port_after_a_death("site.yaml", "/Install etcd.service");
 }
 
 /// While all members are stopped, etcd cannot be told of a new address.
@@ -265,7 +265,7 @@ fn a_cluster_that_is_stopped_comes_back_where_it_was() {
 fn a_restart_that_leaves_new_settings_waiting_tells_etcd_no_new_address() {
     let site = with_setting("3.6", "peer_port: 2380");
     says_port(&site, "peer_port: 2380", "peer_port: 12380");
-    dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/New or existing");
+    dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/Decide whether the cluster is new");
     unlock(&site);
     let rotated = site.place.folder.run(&["certs", "rotate-ca", "prod", "--yes", "-i", "inventory.yaml"]).ends(3);
     says(&rotated, "addresses-known:");
@@ -290,7 +290,7 @@ fn a_new_key_waits_for_the_restart_of_its_member() {
     let files = ["sha256sum", "/etc/etcd/pki/server.key", "/etc/etcd/pki/server.crt", "/etc/etcd/etcd.env"];
     let sums = || site.place.hosts.iter().map(|host| host.run(&files).unwrap()).collect::<Vec<_>>();
     let before = sums();
-    dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/New or existing");
+    dies_behind(&site, &["playbook", "site.yaml", "-i", "inventory.yaml"], "/Decide whether the cluster is new");
     assert_eq!(sums(), before, "what is in use has not changed");
     survives_restarts(&site);
     // Keys that wait are not made again.

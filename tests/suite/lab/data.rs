@@ -190,7 +190,7 @@ fn a_power_cut_between_old_and_new_data_loses_neither() {
     put(&site, "a", "two");
     let host = &site.place.hosts[0];
     let words = ["restore", "prod", "--from", "file:backups", "--yes", "--force", "-i", "inventory.yaml"];
-    dies_behind(&site, &words, "/Data");
+    dies_behind(&site, &words, "/Copy the restored data");
     // The old data has gone aside, it is noted, and the power goes. Then the machine boots, and etcd begins with nothing.
     let cut = "cd /var/lib/etcd; new=$(ls -d data.restore-*); systemctl stop etcd; mkdir data.before-cut; \
         mv data/member data.before-cut/member; touch \"data.restored-${new#data.restore-}\"; \

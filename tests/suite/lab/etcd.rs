@@ -429,7 +429,7 @@ fn what_changes_reaches_the_servers_one_after_the_other() {
     assert_ne!(quota, named);
     site.place.folder.write("inventory.yaml", &quota);
     let plan = site.place.folder.run(&["plan", "site.yaml", "-i", "inventory.yaml"]).ends(0);
-    let service = plan.stdout.lines().find(|line| line.contains("etcd : Service")).unwrap_or_default();
+    let service = plan.stdout.lines().find(|line| line.contains("etcd : Start or restart etcd")).unwrap_or_default();
     assert!(service.starts_with("unknown"), "a plan does not say that nothing is restarted:\n{}", plan.stdout);
     site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
     site.play(&[]).ends(0);
@@ -457,7 +457,7 @@ fn a_release_or_an_address_that_is_missing_is_told_before_the_first_change() {
     let releases = format!("etcd_releases: {{ 3.5.34: {{ file: etcd, sha256: {:064} }} }}\n", 0);
     folder.write("inventory.yaml", &(releases + &inventory("etcd-1.example.org")));
     let said = folder.run(&["playbook", "site.yaml", "--check"]).ends(2);
-    assert!(said.stdout.contains("etcd-1 has `etcd-1.example.org`, which is no IP address"), "{}", said.stdout);
+    assert!(said.stdout.contains("`etcd-1.example.org` of etcd-1 is not an IP address"), "{}", said.stdout);
 }
 
 /// The server as a binary and as the tarball that etcd publishes, both from a URL and with a checksum.

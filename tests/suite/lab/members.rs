@@ -178,7 +178,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     assert_eq!((list(&site), site.place.folder.read("inventory.yaml")), before);
     // A plan changes nothing either.
     let plan = member(&site, &["replace", dead, "--check"]).ends(0);
-    assert!(plan.stdout.contains("is taken out") && plan.stdout.contains("Take the old member out"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("is taken out") && plan.stdout.contains("Remove the old member from the cluster"), "{}", plan.stdout);
     assert_eq!(list(&site), before.0);
 }
 

@@ -59,12 +59,12 @@ impl Example {
     fn plan_makes_nothing(&self) {
         let plan = self.run(&["plan", "site.yaml"]).ends(0);
         for word in
-            ["change      guest : Make the disk of the system", "change      guest : Define and start the guest"]
+            ["change      guest : Create the system disk", "change      guest : Define and start the guest"]
         {
             assert!(plan.stdout.contains(word), "{word}:\n{}", plan.stdout);
         }
         assert!(
-            plan.stdout.contains("unknown     etcd : Server") && !plan.stdout.contains("failed"),
+            plan.stdout.contains("unknown     etcd : Install etcd") && !plan.stdout.contains("failed"),
             "{}",
             plan.stdout
         );

@@ -100,7 +100,7 @@ fn three_minor_versions_in_one_command_while_a_client_writes() {
     assert!(said.stdout.contains("longest gap"), "{}", said.stdout);
     // Each of three members restarted once for each version, and never two at once.
     for minor in ["3.5", "3.6", "3.7"] {
-        let name = format!("etcd : Service [{}]", etcd(minor).unwrap().version);
+        let name = format!("etcd : Start or restart etcd [{}]", etcd(minor).unwrap().version);
         let restarts = said.stdout.lines().filter(|line| line.starts_with("changed") && line.contains(&name)).count();
         assert_eq!(restarts, 3, "{}", said.stdout);
     }
@@ -151,7 +151,7 @@ fn a_server_that_does_not_start_is_rolled_back() {
     first.kill().unwrap();
     first.wait().unwrap();
     let said = site.place.folder.run(&["resume"]).ends(2);
-    assert!(said.stdout.contains("is back at what it was"), "{}", said.stdout);
+    assert!(said.stdout.contains("was rolled back, after:"), "{}", said.stdout);
     all_run(&site, &version);
     assert_eq!(differing(&before, &starts(&site)), 1, "nobody else is touched: {}", said.stdout);
 }

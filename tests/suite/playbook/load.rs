@@ -141,7 +141,7 @@ fn imported_playbooks_stand_in_place() {
 #[test]
 fn embedded_playbooks_load() {
     let playbook = Project::new(&[]).load_named("ping");
-    assert_eq!(tasks(only(&playbook)), ["Answer"]);
+    assert_eq!(tasks(only(&playbook)), ["Ping the host"]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_turn_that_was_rolled_back_is_tried_again() {
     bench.run().ends(2);
     is(&bench, "h1", "old\n", "on\nback\n");
     let again = bench.resume().ends(2);
-    assert!(again.stdout.contains("undone on h1"), "{}", again.stdout);
+    assert!(again.stdout.contains("rolled back on h1"), "{}", again.stdout);
     is(&bench, "h1", "old\n", "on\nback\non\nback\n");
     repair(&bench);
     bench.resume().ends(0);
