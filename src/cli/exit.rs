@@ -33,13 +33,13 @@ impl Exit {
     /// Every way to end, with its line in the help.
     pub const TABLE: &[(Self, &'static str)] = &[
         (Self::Success, "success"),
-        (Self::Unexpected, "unexpected error on this machine"),
+        (Self::Unexpected, "unexpected local error"),
         (Self::TaskFailed, "a task failed"),
         (Self::GateRefused, "a gate refused"),
         (Self::Unreachable, "a host was unreachable"),
         (Self::BadInput, "bad input; nothing was connected to"),
         (Self::LockHeld, "another run holds the lock"),
-        (Self::Moved, "a saved plan was not run: something has moved since"),
+        (Self::Moved, "a saved plan was not run: it is out of date"),
         (Self::Interrupted, "interrupted"),
     ];
 
