@@ -76,7 +76,7 @@ impl Rolling {
             return;
         }
         let last = self.leader.as_ref().filter(|leader| self.order.last() == Some(leader));
-        let leads = if last.is_some() { ", which leads" } else { "" };
+        let leads = if last.is_some() { " (the leader)" } else { "" };
         let _ = writeln!(text, "  order  {}{leads}", sanitize(&self.order.join(", ")));
         let gates: Vec<String> = self.gates.iter().map(|(gate, (rules, shut))| asked(gate, *rules, shut)).collect();
         if !gates.is_empty() {
@@ -159,14 +159,14 @@ mod tests {
         insta::assert_snapshot!(text(&all), @r"
         
         Rollout of prod: 3.5.34 → 3.6.15 → 3.7.2
-          order  etcd-2, etcd-3, etcd-1, which leads
+          order  etcd-2, etcd-3, etcd-1 (the leader)
           gates  before: 2 rules (not yet: binary-verified); after: 2 rules; all settled: 2 rules
           time   6 turns, about 1m12s: the longest of the last rollout took 12s
         ");
         insta::assert_snapshot!(text(&[order(None)]), @r"
         
         Rollout of prod
-          order  etcd-2, etcd-3, etcd-1, which leads
+          order  etcd-2, etcd-3, etcd-1 (the leader)
           time   3 turns; how long one takes is known after the first rollout from here
         ");
         let path = shown(json!({ "cluster": "prod", "hops": [], "from": {} }));
