@@ -54,7 +54,7 @@ pub fn certs(bench: &mut Bench) -> Result<Vec<Row>> {
         Ok(rotation)
     })?;
     etcdrun(bench, &cluster.folder, &["status"]).context("the cluster is healthy")?;
-    Ok([rows("certificates renewed", &renewals), rows("the authority replaced", &rotations)].concat())
+    Ok([rows("certificates renewed", &renewals), rows("the CA rotated", &rotations)].concat())
 }
 
 /// What clients see that have what was exported before.
@@ -146,7 +146,7 @@ fn rows(what: &str, Counted { runs, disturbed }: &Counted<Seen>) -> Vec<Row> {
         beside_quiet(&name("longest gap between writes, median"), &gaps, &quiet),
         none(format!("lost of {} acknowledged writes", sum(|run| run.writes)), sum(|run| run.lost)),
         none(format!("refused of {} handshakes", sum(|run| run.handshakes)), sum(|run| run.refused)),
-        Row::figure(&name("runs that other machines disturbed"), "", &[small(*disturbed)]),
+        Row::figure(&name("runs that other VMs disturbed"), "", &[small(*disturbed)]),
         Row::figure(&name("wall clock"), "s", &each(|run| run.seconds)),
     ]
 }

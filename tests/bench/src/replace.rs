@@ -53,7 +53,7 @@ fn replace(bench: &mut Bench, members: usize) -> Result<Vec<Row>> {
     for round in 1..=bench.rollouts {
         runs.push(once(bench, members, round)?);
     }
-    let name = |what: &str| format!("replace: a dead member of {members}: {what}");
+    let name = |what: &str| format!("replace: a failed member of {members}: {what}");
     let each = |of: fn(&Run) -> f64| -> Vec<f64> { runs.iter().map(of).collect() };
     let gaps = each(|run| milliseconds(run.written.longest));
     let quiet = each(|run| milliseconds(run.quiet.longest));

@@ -185,7 +185,7 @@ impl Case {
             of("longest gap, the worst run", percentile(&gaps, 1.0), WORST_LIMIT),
             beside_quiet(&name("longest gap between writes, median"), &gaps, &quiet),
             Row::none(&name(&format!("lost of {writes} acknowledged writes")), lost, runs.len()),
-            Row::figure(&name("runs that other machines disturbed"), "", &[small(*disturbed)]),
+            Row::figure(&name("runs that other VMs disturbed"), "", &[small(*disturbed)]),
             Row::figure(&name("retries of the client in a run"), "", &retries),
             Row::figure(&name("slowest single write"), "ms", &slowest),
         ]
