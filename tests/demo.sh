@@ -1,6 +1,6 @@
 #!/bin/bash
-# The main job, from nothing: three hypervisors on this machine, a virtual machine on each of them, and a cluster of etcd in
-# these, with TLS and authentication. The lab stays up afterwards, to be played with; `tests/demo.sh down` ends it.
+# Creates three virtual hypervisors, a VM on each of them, and an etcd cluster in the VMs, with TLS and authentication. The lab stays
+# up afterwards, so that you can try things; `tests/demo.sh down` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ if [ "${1-}" = down ]; then
     exit
 fi
 
-say 'Three hypervisors'
+say 'Create three hypervisors'
 mkdir -p "$folder"
 $lab up --hypervisors 3 --hosts 0
 cp "/var/lib/etcdrun-lab/$name/inventory.yaml" "$folder/inventory.yaml"
@@ -48,17 +48,17 @@ for n in 1 2 3; do
     echo "      etcd-$n: { hypervisor: hv$n, interfaces: [{ bridge: br0, ip: $subnet.$((209 + n))/24 }] }"
 done >>"$folder/inventory.yaml"
 
-say 'A cluster on them: guests, certificates, etcd, authentication'
+say 'Create a cluster: guests, certificates, etcd, authentication'
 "$etcdrun" playbook site.yaml -i "$folder/inventory.yaml"
 
-say 'Once more: nothing is left to do'
+say 'Run it again: nothing changes'
 "$etcdrun" playbook site.yaml -i "$folder/inventory.yaml"
 
-say 'How it is'
-# Where nothing speeds guests up, they may take their time.
+say 'Show its health'
+# Without KVM, guests may be slow.
 "$etcdrun" status -i "$folder/inventory.yaml" --connect-timeout 60
 
-say 'What a client sees'
+say 'Query it with etcdctl'
 "$etcdrun" certs export root --cluster demo --to "$folder/creds" -i "$folder/inventory.yaml"
 pki=$folder/creds
 endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:2379
@@ -67,11 +67,11 @@ endpoints=https://$subnet.210:2379,https://$subnet.211:2379,https://$subnet.212:
 
 cat <<END
 
-The cluster is up. What to try next:
+The cluster is up. Try next:
   $etcdrun status -i $folder/inventory.yaml --json
   $etcdrun exec members -i $folder/inventory.yaml --read-only -- systemctl status etcd
   $etcdrun certs list -i $folder/inventory.yaml
   change quota in $folder/inventory.yaml, then: $etcdrun plan site.yaml -i $folder/inventory.yaml
   $lab kill hv2, and then: $etcdrun status -i $folder/inventory.yaml
-  make demo-down ends all of it
+  make demo-down removes everything
 END

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A first taste: a private sshd on loopback plays three hosts, and a playbook runs on them, twice.
-# Everything lives in one temporary folder, and is gone afterwards.
+# A first example: a private sshd on loopback acts as three hosts, and a playbook runs on them, twice.
+# Everything is in one temporary directory, which is removed afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,7 +35,7 @@ start_sshd() {
         echo "UsePAM no"
         echo "PasswordAuthentication no"
     } >"$folder/sshd_config"
-    # As root, sshd wants this folder to be there.
+    # As root, sshd needs this directory.
     if [ "$(id -u)" -eq 0 ]; then mkdir -p /run/sshd; fi
     /usr/sbin/sshd -D -e -f "$folder/sshd_config" 2>"$folder/sshd.log" &
     sshd_pid=$!
@@ -73,7 +73,7 @@ say 'a private sshd on 127.0.1.1, .2 and .3'
 start_sshd
 write_inventory
 cat "$folder/inventory.yaml"
-run=("$etcdrun" playbook hello -i "$folder/inventory.yaml" -e "folder=$folder/hello" "$@")
+run=("$etcdrun" playbook hello -i "$folder/inventory.yaml" -e "directory=$folder/hello" "$@")
 
 say 'etcdrun playbook hello: everything is new'
 "${run[@]}" --diff
