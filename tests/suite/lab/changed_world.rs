@@ -317,7 +317,7 @@ fn a_cluster_that_was_written_to_since_its_last_backup_is_not_destroyed_by_resum
     let site = site(3, "3.6");
     put(&site, "a", "old");
     let destroy = ["destroy", "prod", "--yes", "--backup-to", "file:backups", "-i", "inventory.yaml"];
-    dies_behind(&site, &destroy, "Check that nothing was written");
+    dies_behind(&site, &destroy, "Check for writes since the last backup");
     // Whatever became of one of them.
     site.place.hosts[0].run(&["systemctl", "stop", "etcd"]).unwrap();
     until("the others serve", || site.etcdctl(&["put", "b", "new"]).contains("OK"));
@@ -328,7 +328,7 @@ fn a_cluster_that_was_written_to_since_its_last_backup_is_not_destroyed_by_resum
     site.is_served_by_all();
     assert_eq!(get(&site, "b"), "new");
     // What its advice says.
-    dies_behind(&site, &destroy, "Check that nothing was written");
+    dies_behind(&site, &destroy, "Check for writes since the last backup");
     site.place.folder.run(&["resume"]).ends(0);
     assert!((0..3).all(|member| !is_up(&site, member)));
 }
