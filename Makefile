@@ -1,14 +1,14 @@
-# Everything that is done to this project by a command. `make` alone lists it.
+# The commands of this project. `make` alone lists them.
 
 SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-# The lab that tests run in; a lab of `make lab-up` is another one and is left alone.
+# The lab that tests run in; a lab of `make lab-up` is another one and is not changed.
 TEST_LAB := target/debug/lab --name etcdrun-test
 HYPERVISORS ?= 3
 HOSTS ?= 10
 ROUNDS ?= 3
-# How often a rollout is measured; 20 for what the bars are about.
+# How often a rollout is measured; 20 for the published limits.
 RUNS ?= 3
 
 .PHONY: help setup build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
@@ -27,7 +27,7 @@ release: setup ## build the program so that the same sources give the same bytes
 	@echo "== release"
 	@.ci/release
 
-reproducible: setup ## build a release in two folders, and compare (takes long)
+reproducible: setup ## build a release in two directories, and compare (takes long)
 	@.ci/reproducible
 
 sbom: setup ## write the bill of materials of the program (CycloneDX) to target/etcdrun.cdx.json
@@ -42,56 +42,58 @@ test: setup lint lab ## install what is missing, then run all checks and tests
 test-lab: lab ## run the tests in the lab whose names match FILTER
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked -E 'test(/^lab::/) and test(/$(FILTER)/)'
 
-test-long: setup lab ## run what takes too long for each change: the lives of clusters in emulated guests, kills at every step
+test-long: setup lab ## run what takes too long for each change: lifetimes of clusters in emulated guests, kills at every step
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 	ETCDRUN_TEST_KILLS=all $(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --no-capture -E 'test(/^lab::.*wherever_the_operator_is_killed/)'
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest
 
-lint: ## rustfmt, clippy and shellcheck
+lint: ## rustfmt, clippy, shellcheck and words
 	@echo "== rustfmt"
 	cargo fmt --check
 	@echo "== clippy"
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@echo "== shellcheck"
 	@.ci/shellcheck
+	@echo "== words"
+	@.ci/words
 
 fmt: ## format the code
 	cargo fmt
 
-audit: ## licences, bans, sources, and known vulnerabilities, by cargo-deny, which is installed if it is missing
+audit: ## licenses, bans, sources, and known vulnerabilities, by cargo-deny, which is installed if it is missing
 	@.ci/audit
 
-taste: setup ## a first taste: a playbook on three hosts on loopback
+taste: setup ## run a first playbook on three hosts on loopback
 	@tests/taste.sh
 
-demo: setup lab ## the main job: a cluster of etcd on three hypervisors of this machine
+demo: setup lab ## create an etcd cluster on three virtual hypervisors
 	cargo build --locked --quiet
 	@tests/demo.sh
 
-demo-down: lab ## end what `make demo` has left up
+demo-down: lab ## remove what `make demo` has created
 	@tests/demo.sh down
 
-bench: setup lab ## measure etcdrun against its peers and its own limits (FILTER=commands ROUNDS=3 RUNS=3)
+bench: setup lab ## measure etcdrun against other tools and its own limits (FILTER=commands ROUNDS=3 RUNS=3)
 	cargo build --release --locked -p etcdrun -p etcdrun-bench
 	@target/release/bench --filter '$(FILTER)' --rounds $(ROUNDS) --runs $(RUNS)
 
 lab: ## build the program of the lab
 	cargo build --locked --quiet -p etcdrun-lab
 
-lab-up: setup lab ## bring the lab up: real hypervisors and hosts on this machine (HYPERVISORS=3 HOSTS=10)
+lab-up: setup lab ## start the lab: virtual hypervisors and hosts (HYPERVISORS=3 HOSTS=10)
 	@target/debug/lab up --hypervisors $(HYPERVISORS) --hosts $(HOSTS)
 
-lab-down: lab ## take the lab down
+lab-down: lab ## stop the lab
 	@target/debug/lab down
 
 lab-status: lab ## show the lab
 	@target/debug/lab status
 
-doc: ## build the documentation of the code
+doc: ## build the code documentation
 	@echo "== doc"
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 
-clean: ## remove what was built
+clean: ## remove build output
 	cargo clean
