@@ -9,27 +9,27 @@ use crate::{model::Seconds, report::ColorChoice};
 /// What every command takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct GlobalArgs {
-    /// Say more: results and live output; twice: starts of tasks too
+    /// More output: -v results and live output, -vv also task starts
     #[arg(short, long, action = ArgAction::Count, global = true, help_heading = "Output")]
     pub verbose: u8,
 
-    /// Print one JSON object a line (docs/events.md), or one JSON document
+    /// Print one JSON object per line (docs/events.md), or one JSON document
     #[arg(long, global = true, help_heading = "Output")]
     pub json: bool,
 
-    /// Print clean lines, without progress bars and drawings
+    /// Print plain lines, without progress bars and drawings
     #[arg(long, global = true, conflicts_with = "json", help_heading = "Output")]
     pub plain: bool,
 
-    /// When to use colour [default: auto]
+    /// When to use color [default: auto]
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = false, help_heading = "Output")]
     pub color: Option<ColorChoice>,
 }
 
-/// Which hosts there are, and which of them are meant.
+/// Which hosts exist, and which of them to use.
 #[derive(Args, Clone, Debug, Default)]
 pub struct InventoryArgs {
-    /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
+    /// Inventory file, directory or executable; several are merged [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", help_heading = "Hosts")]
     pub inventory: Vec<PathBuf>,
 
@@ -41,31 +41,31 @@ pub struct InventoryArgs {
     pub keys: KeyArgs,
 }
 
-/// Which keys open what is encrypted with age.
+/// Which keys decrypt age files and values.
 #[derive(Args, Clone, Debug, Default)]
 pub struct KeyArgs {
-    /// Open secrets with this age identity or SSH key; several are tried [default:
+    /// Decrypt secrets with this age identity or SSH key; repeatable [default:
     /// ~/.config/etcdrun/identity, ~/.ssh/id_ed25519, ~/.ssh/id_rsa]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Secrets")]
     pub age_identity: Vec<PathBuf>,
 
-    /// Read the age passphrase from the first line of this file, rather than asking for it
+    /// Read the age passphrase from the first line of this file instead of prompting for it
     #[arg(long, value_name = "FILE", global = true, help_heading = "Secrets")]
     pub age_passphrase_file: Option<PathBuf>,
 }
 
-/// Which tasks are meant, and with which variables.
+/// Which tasks to run, and with which variables.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SelectionArgs {
     /// Only tasks with one of these tags
     #[arg(short, long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tasks")]
     pub tags: Vec<String>,
 
-    /// All tasks but those with one of these tags
+    /// All tasks except those with one of these tags
     #[arg(long, value_name = "TAGS", value_delimiter = ',', help_heading = "Tasks")]
     pub skip_tags: Vec<String>,
 
-    /// Begin with the task of this name
+    /// Start at the task with this name
     #[arg(long, value_name = "TASK", help_heading = "Tasks")]
     pub start_at_task: Option<String>,
 
@@ -83,11 +83,11 @@ pub struct VarsArgs {
 /// How to reach hosts, and as whom.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConnectionArgs {
-    /// Log in as this user, where the inventory names none
+    /// Log in as this user, if the inventory sets none
     #[arg(short, long, value_name = "USER", help_heading = "Connection")]
     pub user: Option<String>,
 
-    /// Log in with this key, where the inventory names none
+    /// Log in with this key, if the inventory sets none
     #[arg(long, value_name = "FILE", visible_alias = "key-file", help_heading = "Connection")]
     pub private_key: Option<PathBuf>,
 
@@ -99,7 +99,7 @@ pub struct ConnectionArgs {
     #[arg(long, help_heading = "Connection")]
     pub accept_new: bool,
 
-    /// Give up connecting after so many seconds [default: 10]
+    /// Connection timeout in seconds [default: 10]
     #[arg(short = 'T', long, value_name = "SECONDS", visible_alias = "timeout", help_heading = "Connection")]
     pub connect_timeout: Option<u64>,
 
@@ -111,7 +111,7 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "USER", help_heading = "Connection")]
     pub become_user: Option<String>,
 
-    /// Ask for the sudo password
+    /// Prompt for the sudo password
     #[arg(short = 'K', long, help_heading = "Connection")]
     pub ask_become_pass: bool,
 
@@ -126,14 +126,14 @@ pub struct ConnectionArgs {
     pub become_password_file: Option<PathBuf>,
 }
 
-/// How a run goes.
+/// How a run behaves.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RunArgs {
-    /// How many tasks may run at once, on all hosts together [default: 50]
+    /// Maximum number of concurrent tasks, on all hosts together [default: 50]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub forks: Option<u32>,
 
-    /// Change nothing; say what would change
+    /// Change nothing; show what would change
     #[arg(short = 'C', long, help_heading = "Run")]
     pub check: bool,
 
@@ -141,11 +141,11 @@ pub struct RunArgs {
     #[arg(short = 'D', long, help_heading = "Run")]
     pub diff: bool,
 
-    /// Wait so long if another run has the lock, in seconds or with a unit [default: 0]
+    /// Wait up to this long for a lock held by another run (`30`, `5m`) [default: 0]
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Run")]
     pub lock_timeout: Option<Duration>,
 
-    /// Keep the run in this folder [default: .etcdrun beside the inventory]
+    /// Store the run in this state directory [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER", help_heading = "Run")]
     pub state_dir: Option<PathBuf>,
 }
@@ -154,14 +154,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     text.parse::<Seconds>().map(|seconds| seconds.0).map_err(|error| error.to_string())
 }
 
-/// Where runs are kept.
+/// Where runs are stored.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StateArgs {
     /// The inventory that the runs belong to [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", help_heading = "State")]
     pub inventory: Vec<PathBuf>,
 
-    /// The folder that runs are kept in [default: .etcdrun beside the inventory]
+    /// The state directory [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER", help_heading = "State")]
     pub state_dir: Option<PathBuf>,
 }

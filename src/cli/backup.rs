@@ -35,7 +35,7 @@ pub struct BackupCommand {
     #[arg(required = true)]
     cluster: Option<String>,
 
-    /// Keep it here: file:FOLDER or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
+    /// Store it here: file:DIRECTORY or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
 
@@ -43,15 +43,15 @@ pub struct BackupCommand {
     #[arg(long, value_name = "KEY")]
     recipient: Vec<String>,
 
-    /// Remove older backups of the cluster, but for so many
+    /// Keep the N newest backups of this cluster and delete older ones
     #[arg(long, value_name = "N")]
     keep_last: Option<u32>,
 
-    /// Remove older backups of the cluster, but for those of so many days
+    /// Keep the backups of the last N days and delete older ones
     #[arg(long, value_name = "N")]
     keep_days: Option<u32>,
 
-    /// Take it from this member, whether or not it is well
+    /// Take it from this member, even if it is unhealthy
     #[arg(long, value_name = "MEMBER")]
     through: Option<String>,
 
@@ -62,11 +62,11 @@ pub struct BackupCommand {
     args: VerbArgs,
 }
 
-/// How to get into a bucket; keys come from the inventory, else from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or what else the
-/// environment has.
+/// Access to a bucket; keys come from the inventory, else from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or other credentials in the
+/// environment.
 #[derive(Args, Clone, Debug, Default)]
 pub struct BucketArgs {
-    /// The URL of a service that speaks S3
+    /// The URL of an S3 service
     #[arg(long, value_name = "URL", help_heading = "Bucket")]
     endpoint: Option<String>,
 
@@ -74,7 +74,7 @@ pub struct BucketArgs {
     #[arg(long, value_name = "NAME", help_heading = "Bucket")]
     region: Option<String>,
 
-    /// Trust this authority for the endpoint, beside those that the machine trusts
+    /// Trust this CA for the endpoint, in addition to the CAs of the system
     #[arg(long, value_name = "FILE", help_heading = "Bucket")]
     s3_ca: Option<PathBuf>,
 }
@@ -86,7 +86,7 @@ enum Verb {
         #[command(flatten)]
         which: WhichArgs,
     },
-    /// Read backups from end to end, and compare them with their manifests
+    /// Read backups completely, and compare them with their manifests
     Verify {
         #[command(flatten)]
         which: WhichArgs,
@@ -98,11 +98,11 @@ enum Verb {
         #[arg(long, conflicts_with = "name")]
         all: bool,
 
-        /// Read those too that were not signed with the cluster's backup key
+        /// Also read backups that were not signed with the cluster's backup key
         #[arg(long)]
         unauthenticated: bool,
     },
-    /// Encrypt backups anew, for other keys
+    /// Encrypt backups again, for other keys
     Rekey {
         #[command(flatten)]
         which: WhichArgs,
@@ -114,7 +114,7 @@ enum Verb {
         #[arg(long, value_name = "KEY")]
         recipient: Vec<String>,
 
-        /// Take those too that were not signed with the cluster's backup key, and sign them: from then on they are believed
+        /// Also accept backups that were not signed with the cluster's backup key, and sign them
         #[arg(long)]
         unauthenticated: bool,
     },
@@ -125,14 +125,14 @@ struct WhichArgs {
     /// The cluster
     cluster: String,
 
-    /// Where they are: file:FOLDER or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
+    /// Where they are: file:DIRECTORY or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
 
     #[command(flatten)]
     bucket: BucketArgs,
 
-    /// The folder that has the cluster's backup key [default: .etcdrun beside the inventory]
+    /// The state directory with the cluster's backup key [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER", help_heading = "State")]
     state_dir: Option<PathBuf>,
 
@@ -244,8 +244,8 @@ impl Shelf {
         find_cluster(&known.inventory, name)?;
         let section = backup_section(&known, name)?;
         let from = from.or(section.to.as_deref()).ok_or_else(|| {
-            let help = "--from says it, or `backup: {to: ...}` in the cluster";
-            CliError::usage_with_help(format!("it is not said where the backups of `{name}` are"), Some(help.into()))
+            let help = "pass --from, or set `backup: {to: ...}` in the cluster";
+            CliError::usage_with_help(format!("no backup location for `{name}`"), Some(help.into()))
         })?;
         let place: Place = from.parse().map_err(wrong)?;
         let access = bucket.access(&section);
@@ -346,7 +346,7 @@ fn listing(found: &Kept, keys: &Keys) -> String {
         .collect();
     let mut text = table(["BACKUP", "TAKEN", "REVISION", "SIZE", "STORED", "ENCRYPTED", "AUTHENTIC"], &rows);
     for it in &found.damaged {
-        text += &format!("damaged: {}; it is never removed by itself\n", it.why);
+        text += &format!("damaged: {}; etcdrun never deletes it\n", it.why);
     }
     text
 }
@@ -407,7 +407,7 @@ fn rekey(
     let recipients = if recipients.is_empty() { shelf.section.recipients.clone() } else { recipients.to_vec() };
     if recipients.is_empty() {
         return Err(CliError::usage(
-            "it is not said to whom: --recipient, or `backup: {recipients: [...]}` in the cluster",
+            "no recipients to encrypt to; pass --recipient, or set `backup: {recipients: [...]}` in the cluster",
         ));
     }
     parsed(&recipients)?;

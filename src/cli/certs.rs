@@ -26,18 +26,18 @@ use crate::{
 };
 
 /// What a list of certificates is not.
-const ISSUED: &str = "As issued here. What the members show to their clients is asked by `etcdrun status`.\n";
+const ISSUED: &str = "Certificates issued here. `etcdrun status` shows the ones that members use.\n";
 
 #[derive(Args, Debug)]
 pub struct CertsCommand {
     #[command(subcommand)]
     verb: Verb,
 
-    /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
+    /// Inventory file, directory or executable; several are merged [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", global = true)]
     inventory: Vec<PathBuf>,
 
-    /// Keep certificates in this folder [default: .etcdrun beside the inventory]
+    /// The state directory for certificates [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER", global = true)]
     state_dir: Option<PathBuf>,
 
@@ -47,12 +47,12 @@ pub struct CertsCommand {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    /// List authorities, and what they have issued, with the day that each ends; what members show is told by `etcdrun status`
+    /// List CAs and the certificates they have issued, with expiry; `etcdrun status` shows the ones that members use
     List {
         #[command(flatten)]
         of: OfCluster,
     },
-    /// Give a user of etcd a certificate, unless there is a good one
+    /// Issue a certificate for a user of etcd, unless there is a valid one
     Issue {
         /// The user; it becomes the common name
         user: String,
@@ -62,15 +62,15 @@ enum Verb {
         #[command(flatten)]
         of: OfCluster,
     },
-    /// Renew certificates of members and users that end soon; nothing restarts, and what has expired is mended too
+    /// Renew certificates of members and users that expire soon or have expired; nothing restarts
     Renew(Box<RenewArgs>),
-    /// Let another authority take the place of a cluster's, in three phases
+    /// Rotate a cluster's CA, in three phases
     RotateCa(Box<RotateArgs>),
-    /// Write a user's certificate and key, and the authorities to trust, into a folder for other tools
+    /// Write a user's certificate and key, and the CAs to trust, into a directory for other tools
     Export {
         /// The user
         user: String,
-        /// The folder; it is made if it is missing
+        /// The directory; it is created if it is missing
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         to: PathBuf,
         #[command(flatten)]
@@ -242,15 +242,15 @@ pub(super) fn listing(rows: &[Row], json: bool) -> String {
         return format!("{:#}\n", serde_json::Value::Array(rows));
     }
     if rows.is_empty() {
-        return "no certificates yet; `etcdrun playbook site.yaml` makes them\n".to_owned();
+        return "no certificates yet; `etcdrun playbook site.yaml` creates them\n".to_owned();
     }
     let width = |text: fn(&Row) -> &str| rows.iter().map(|row| text(row).len()).max().unwrap_or_default();
     let (cluster, name) = (width(|row| &row.cluster).max(7), width(|row| &row.name).max(4));
-    let mut text = format!("{:cluster$}  {:9}  {:name$}  ENDS\n", "CLUSTER", "KIND", "NAME");
+    let mut text = format!("{:cluster$}  {:9}  {:name$}  EXPIRES\n", "CLUSTER", "KIND", "NAME");
     for row in rows {
         let days = row.not_after.duration_since(Timestamp::now()).as_secs() / 86_400;
         let day = row.not_after.strftime("%Y-%m-%d");
-        let left = if row.not_after < Timestamp::now() { "over".to_owned() } else { format!("{days} days left") };
+        let left = if row.not_after < Timestamp::now() { "expired".to_owned() } else { format!("{days} days left") };
         let note = row.note.as_ref().map(|note| format!(", {note}")).unwrap_or_default();
         text += &format!("{:cluster$}  {:9}  {:name$}  {day}, {left}{note}\n", row.cluster, row.kind, row.name);
     }
@@ -266,17 +266,19 @@ fn issue(
     force: bool,
 ) -> Result<String, CliError> {
     if inventory.host(user).is_some() {
-        return Err(CliError::usage(format!("`{user}` is a host: its certificate would pass for a user of that name")));
+        return Err(CliError::usage(format!(
+            "`{user}` is a host: its certificate would also authenticate as a user of that name"
+        )));
     }
     let section = inventory.cluster(cluster).and_then(|cluster| cluster.sections.get("tls"));
     let tls: TlsSection = section.map_or_else(|| Ok(TlsSection::default()), from_node).map_err(|_| {
-        CliError::usage(format!("the section `tls` of `{cluster}` has templates in it, which only a run can render"))
+        CliError::usage(format!("the section `tls` of `{cluster}` contains templates, which only a run can render"))
     })?;
     let keeping = Keeping { store, opener: input.sources.opener() };
     let authority = Authority::open(&tls, &keeping).map_err(failed)?;
     let Some(authority) = authority.map(Arc::new) else {
-        let help = Some("`etcdrun playbook site.yaml` makes it".to_owned());
-        return Err(CliError::usage_with_help(format!("the cluster `{cluster}` has no authority yet"), help));
+        let help = Some("`etcdrun playbook site.yaml` creates it".to_owned());
+        return Err(CliError::usage_with_help(format!("the cluster `{cluster}` has no CA yet"), help));
     };
     let renewal = if force { Renewal::Always } else { Renewal::IfNeeded };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -294,8 +296,8 @@ fn issue(
 
 fn export(keeping: &Keeping<'_>, user: &str, folder: &Path) -> Result<String, CliError> {
     let nothing = || {
-        let help = Some(format!("`etcdrun certs issue {user}` makes one"));
-        CliError::usage_with_help(format!("there is no certificate of `{user}` here"), help)
+        let help = Some(format!("`etcdrun certs issue {user}` creates one"));
+        CliError::usage_with_help(format!("there is no certificate for `{user}` here"), help)
     };
     let (certificate, key) = keeping.client(user).map_err(failed)?.ok_or_else(nothing)?;
     let authority = keeping.store.trusted().map_err(failed)?.ok_or_else(nothing)?;

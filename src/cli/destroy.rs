@@ -14,13 +14,13 @@ use crate::{etcd::ClusterRecord, inventory::sections::BackupSection};
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A last backup is taken first. Then etcd goes from every machine, with its unit, settings, keys and data; guests go with their\ndisks. Last, the state folder forgets the cluster and its authority. The inventory is yours to change. A machine that is gone for\ngood has to leave the inventory before.\n\nExamples:\n  etcdrun destroy test --check\n  etcdrun destroy test --backup-to file:/srv/backups\n  etcdrun destroy test --no-backup --yes"
+    after_help = "First a last backup is taken. Then guests are deleted with their disks; on other hosts, etcd is deleted with its unit, settings, keys and data. At the end, the records of the cluster and its CA are deleted from the state directory. The inventory is not changed. Remove hosts that are lost for good from the inventory before.\n\nExamples:\n  etcdrun destroy test --check\n  etcdrun destroy test --backup-to file:/srv/backups\n  etcdrun destroy test --no-backup --yes"
 )]
 pub struct DestroyArgs {
     /// The cluster
     cluster: String,
 
-    /// Keep the last backup here: file:FOLDER or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
+    /// Store the last backup here: file:DIRECTORY or s3:BUCKET/PREFIX [default: `backup.to` of the cluster]
     #[arg(long, value_name = "PLACE")]
     backup_to: Option<String>,
 
@@ -28,11 +28,11 @@ pub struct DestroyArgs {
     #[arg(long, conflicts_with = "backup_to")]
     no_backup: bool,
 
-    /// Set data, disks of guests and the cluster's authority aside rather than remove them
+    /// Move data, disks of guests and the cluster's CA aside instead of deleting them
     #[arg(long)]
     keep_data: bool,
 
-    /// Do not ask
+    /// Do not prompt
     #[arg(short, long)]
     yes: bool,
 
@@ -64,10 +64,11 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
         Exit::Success => return Ok(Exit::Success),
         Exit::WouldChange if args.args.run.check => return Ok(Exit::Success),
         Exit::WouldChange if !args.no_backup && !is_known(args, &known) => {
-            let message =
-                format!("nothing is known here of `{}`, but there is something of it, and no backup", args.cluster);
-            let help =
-                "use the state folder of the machine that made it (--state-dir); or --no-backup destroys it as it is";
+            let message = format!(
+                "`{}` has resources on its hosts, but this state directory has no record of it, and no backup can be taken",
+                args.cluster
+            );
+            let help = "use the state directory that it was created with (--state-dir), or pass --no-backup to destroy it without a backup";
             return Err(CliError::usage_with_help(message, Some(help.into())));
         }
         Exit::WouldChange => {}
@@ -75,7 +76,8 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
         Exit::Unexpected => return Ok(Exit::TaskFailed),
         exit => return Ok(exit),
     }
-    let disks = if args.keep_data { "Data and disks are set aside." } else { "Data and disks of guests are REMOVED." };
+    let disks =
+        if args.keep_data { "Data and disks are moved aside." } else { "Data and disks of guests are DELETED." };
     let question = format!("Destroy {}, {}? {disks}", args.cluster, members(&known, &args.cluster).join(", "));
     confirm_name(&question, &args.cluster, args.yes, invocation)?;
     play("destroy.yaml", &args.cluster, &vars, &args.args, invocation)
@@ -100,8 +102,8 @@ fn wants_backup(args: &DestroyArgs, known: &Known) -> Result<bool, CliError> {
     match args.backup_to.is_some() || section.is_some_and(|section| section.to.is_some()) {
         true => Ok(true),
         false => {
-            let help = "--backup-to says it; --no-backup destroys the cluster without one";
-            let message = format!("it is not said where the last backup of `{}` goes", args.cluster);
+            let help = "pass --backup-to, or --no-backup to destroy the cluster without a backup";
+            let message = format!("no destination for the last backup of `{}`", args.cluster);
             Err(CliError::usage_with_help(message, Some(help.into())))
         }
     }

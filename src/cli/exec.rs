@@ -32,7 +32,7 @@ pub struct ExecArgs {
     /// The hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection
     pattern: String,
 
-    /// The command and its arguments; no shell looks at them
+    /// The command and its arguments; they are not passed through a shell
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 
@@ -48,7 +48,7 @@ pub struct ExecArgs {
     #[arg(short, long, value_name = "ARGS", conflicts_with_all = ["command", "shell"])]
     args: Option<String>,
 
-    /// Say that the command changes nothing: it takes no lock, so others may run at the same time, and it may be
+    /// Declare that the command changes nothing: it takes no lock, so others may run at the same time, and it may
     /// run again if its result is lost
     #[arg(long)]
     read_only: bool,
@@ -104,13 +104,13 @@ fn task(args: &ExecArgs, input: &mut Input) -> Result<Value, CliError> {
         (Some(name), _) => name.as_str(),
         (None, Some(_)) => "command",
         (None, None) => {
-            let help = "for example: etcdrun exec all -- uptime";
-            return Err(CliError::usage_with_help("what is to be run there?", Some(help.to_owned())));
+            let help = "example: etcdrun exec all -- uptime";
+            return Err(CliError::usage_with_help("no command given", Some(help.to_owned())));
         }
     };
     let module = find_module(name)?;
     if args.read_only && !module.traits.is_command_line {
-        let message = format!("--read-only is for commands; `{name}` says itself what it changes");
+        let message = format!("--read-only is only for commands; the module `{name}` detects itself what it changes");
         return Err(CliError::usage_with_help(message, Some("use --check to change nothing".to_owned())));
     }
     let value = match &args.args {

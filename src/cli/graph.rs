@@ -12,15 +12,15 @@ use crate::graph;
 
 #[derive(Args, Debug)]
 pub struct GraphArgs {
-    /// A playbook: a path, or a name in ./playbooks or of those that come with etcdrun
+    /// A playbook: a path, a name in ./playbooks, or a shipped playbook
     #[arg(value_name = "FILE")]
     playbook: String,
 
-    /// The form to print it in
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Dot)]
     format: Format,
 
-    /// Ask the hosts for their facts, and say which conditions hold; otherwise nothing is connected to
+    /// Read the facts of the hosts, and show which conditions are true; without this, etcdrun does not connect
     #[arg(long)]
     observe: bool,
 

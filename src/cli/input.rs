@@ -64,7 +64,8 @@ impl Input {
         let paths = inventory_paths(&args.inventory, invocation);
         self.inventories.clone_from(&paths);
         if paths.is_empty() {
-            let help = "name one with -i, in etcdrun.toml or in ETCDRUN_INVENTORY, or make a folder `inventory` here";
+            let help =
+                "name one with -i, in etcdrun.toml or in ETCDRUN_INVENTORY, or create a directory `inventory` here";
             self.diagnostics.push(Diagnostic::error(None, "there is no inventory").help(help));
         }
         crate::etcd::load_inventory(&paths, &mut self.sources, &mut self.diagnostics)

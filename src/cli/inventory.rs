@@ -17,7 +17,7 @@ pub struct InventoryCommand {
     #[command(subcommand)]
     view: View,
 
-    /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
+    /// Inventory file, directory or executable; several are merged [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", global = true)]
     inventory: Vec<std::path::PathBuf>,
 
@@ -29,7 +29,7 @@ pub struct InventoryCommand {
 enum View {
     /// List the hosts; with --json, everything in the form that Ansible's `--list` has
     List,
-    /// Show all that is known of a host, and where each variable comes from
+    /// Show a host with all its variables, and where each variable comes from
     Host {
         /// The host
         name: String,

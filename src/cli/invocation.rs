@@ -140,8 +140,10 @@ impl Invocation {
             CliError::Input(problems) => self.show_problems(&problems.0, &problems.1),
             _ if exit == Exit::Success => {}
             CliError::State(problem) => self.say_error(&problem.to_string(), problem.help().as_deref()),
-            CliError::Moved(_) => self
-                .say_error(&error.to_string(), Some("`etcdrun plan FILE --out PLAN` plans with them as they are now")),
+            CliError::Moved(_) => self.say_error(
+                &error.to_string(),
+                Some("to plan with the current files, run `etcdrun plan FILE --out PLAN`"),
+            ),
             CliError::Usage { message, help } | CliError::Refused { message, help } => {
                 self.say_error(message, help.as_deref())
             }

@@ -42,31 +42,31 @@ fn listed_problem(cluster: &str, listed: &Listed, observation: &Observation, kno
     };
     match (member, name) {
         (None, "") => Some(format!(
-            "a member at {} was added and never started; `etcdrun etcdctl {cluster} -- member remove {id:x}` takes it out",
+            "a member at {} was added and never started; `etcdrun etcdctl {cluster} -- member remove {id:x}` removes it",
             listed.peer_urls.join(", ")
         )),
         (None, name) => Some(format!(
-            "the cluster has a member {name}, which the inventory does not have; describe it there, or take it out: `etcdrun etcdctl {cluster} -- member remove {id:x}`"
+            "the cluster has a member {name}, which the inventory does not have; describe it there, or remove it: `etcdrun etcdctl {cluster} -- member remove {id:x}`"
         )),
         (Some(member), "") if listed.is_learner => Some(format!(
-            "{0} was added and never started; `etcdrun resume` goes on, `etcdrun member add {0}` begins again",
+            "{0} was added and never started; to continue, run `etcdrun resume`; to start again, run `etcdrun member add {0}`",
             member.name
         )),
         (Some(member), "") => Some(format!(
-            "{0} was added with a vote and never started, which counts against the majority; `etcdrun etcdctl {cluster} -- member remove {id:x}`, then `etcdrun member add {0}`",
+            "{0} was added as a voter and never started, which counts against the quorum; run `etcdrun etcdctl {cluster} -- member remove {id:x}`, then `etcdrun member add {0}`",
             member.name
         )),
         (Some(_), name) if listed.is_learner => Some(format!(
-            "{name} is a learner, and has no vote; `etcdrun resume` goes on, `etcdrun member add {name}` begins again"
+            "{name} is a learner, and not a voter; to continue, run `etcdrun resume`; to start again, run `etcdrun member add {name}`"
         )),
         (Some(member), name) if member.guest == Some("absent") => {
-            Some(format!("{name} is a member without a guest; `etcdrun member replace {name}` builds it anew"))
+            Some(format!("{name} is a member without a guest; `etcdrun member replace {name}` rebuilds it"))
         }
         (Some(_), name) if observation.view(name).is_some_and(View::is_corrupt) => {
-            Some(format!("etcd has found the data of {name} damaged; `etcdrun member replace {name}` builds it anew"))
+            Some(format!("etcd has found the data of {name} damaged; `etcdrun member replace {name}` rebuilds it"))
         }
         (Some(_), name) => is_dead(name, observation).then(|| {
-            format!("{name} does not serve; `etcdrun member restart {name}`, or if its data is lost, `etcdrun member replace {name}`")
+            format!("{name} does not serve; run `etcdrun member restart {name}`, or if its data is lost, `etcdrun member replace {name}`")
         }),
     }
 }
@@ -75,10 +75,12 @@ fn not_listed(member: &Known<'_>) -> String {
     let name = member.name;
     match member.guest {
         Some(state) if state != "absent" && state != "unknown" => {
-            format!("the guest {name} is {state}, and no member of the cluster; `etcdrun member add {name}` adds it")
+            format!(
+                "the guest {name} is {state}, and is not a member of the cluster; `etcdrun member add {name}` adds it"
+            )
         }
         _ => format!(
-            "{name} is not a member of the cluster; `etcdrun member add {name}` adds it, or take it out of the inventory"
+            "{name} is not a member of the cluster; `etcdrun member add {name}` adds it, or remove it from the inventory"
         ),
     }
 }
@@ -90,20 +92,20 @@ pub(super) fn orphan(guest: &MadeGuest, hypervisor: &str, place: Option<&str>) -
     // It comes from the hypervisor, and would be part of a command that people copy.
     if !is_name(name) {
         return format!(
-            "{hypervisor} has a guest {:?} ({state}) that no cluster needs, and no member has such a name; `etcdrun ssh {hypervisor} -- virsh list --all` shows it",
+            "{hypervisor} has a guest {:?} ({state}) that no cluster uses, and its name is not a valid member name; `etcdrun ssh {hypervisor} -- virsh list --all` shows it",
             one_line(name)
         );
     }
     let why = match place {
-        Some(place) => format!("since {name} is on {place} now"),
-        None => format!("and {cluster} has no such member"),
+        Some(place) => format!("because {name} is on {place} now"),
+        None => format!("because {cluster} has no such member"),
     };
     let off = match state.as_str() {
         "shut off" | "crashed" => String::new(),
         _ => format!("`etcdrun ssh {hypervisor} -- virsh destroy {name}` powers it off, "),
     };
     format!(
-        "{hypervisor} has a guest {name} ({state}) that nobody needs, {why}; {off}`etcdrun ssh {hypervisor} -- virsh undefine --nvram {name}` takes it out, and its disks stay"
+        "{hypervisor} has a guest {name} ({state}) that is no longer used, {why}; {off}`etcdrun ssh {hypervisor} -- virsh undefine --nvram {name}` removes it, and its disks are kept"
     )
 }
 
@@ -160,11 +162,14 @@ mod tests {
         let guest = |state: &str| MadeGuest { name: "b".into(), cluster: "prod".into(), state: state.into() };
         let running = orphan(&guest("running"), "hv1", Some("hv2"));
         assert!(
-            running.contains("since b is on hv2 now; `etcdrun ssh hv1 -- virsh destroy b` powers it off"),
+            running.contains("because b is on hv2 now; `etcdrun ssh hv1 -- virsh destroy b` powers it off"),
             "{running}"
         );
         let off = orphan(&guest("shut off"), "hv1", None);
-        assert!(off.contains("and prod has no such member; `etcdrun ssh hv1 -- virsh undefine --nvram b`"), "{off}");
+        assert!(
+            off.contains("because prod has no such member; `etcdrun ssh hv1 -- virsh undefine --nvram b`"),
+            "{off}"
+        );
     }
 
     #[test]
@@ -184,12 +189,12 @@ mod tests {
             disagreements("prod", &observation(list), &known).join("\n")
         };
         let b = |name: &str, learner| vec![listed(2, name, "10.0.0.2", learner)];
-        assert!(told(b("b", true), None).contains("is a learner, and has no vote; `etcdrun resume`"));
+        assert!(told(b("b", true), None).contains("is a learner, and not a voter; to continue, run `etcdrun resume`"));
         assert!(told(b("", true), None).starts_with("b was added and never started; `etcdrun resume`"));
-        assert!(told(b("", false), None).contains("counts against the majority"));
+        assert!(told(b("", false), None).contains("counts against the quorum"));
         assert!(told(b("b", false), Some("absent")).contains("member without a guest; `etcdrun member replace b`"));
-        assert!(told(b("b", false), Some("running")).contains("b does not serve; `etcdrun member restart b`"));
-        assert!(told(Vec::new(), Some("running")).contains("the guest b is running, and no member"));
+        assert!(told(b("b", false), Some("running")).contains("b does not serve; run `etcdrun member restart b`"));
+        assert!(told(Vec::new(), Some("running")).contains("the guest b is running, and is not a member"));
         assert!(told(Vec::new(), None).contains("b is not a member of the cluster; `etcdrun member add b`"));
         let stranger = vec![listed(3, "c", "10.0.0.3", false), listed(4, "", "10.0.0.4", true)];
         let stranger = told(stranger, None);

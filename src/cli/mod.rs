@@ -57,7 +57,7 @@ pub(crate) use invocation::Invocation;
 #[command(
     name = "etcdrun",
     version,
-    about = "Runs etcd clusters in VMs on KVM hypervisors: inventories and playbooks become one task graph that runs over SSH.",
+    about = "Deploys and operates etcd clusters over SSH, in VMs on KVM hypervisors or on existing hosts.",
     subcommand_required = true,
     arg_required_else_help = true,
     disable_help_subcommand = true
@@ -74,49 +74,49 @@ struct Cli {
 enum Command {
     /// Run playbooks
     Playbook(playbook::PlaybookArgs),
-    /// Say what playbooks would change, and change nothing
+    /// Show what playbooks would change; read-only
     Plan(plan::PlanArgs),
-    /// Show how clusters are: members, leaders, health, alarms, certificates
+    /// Show the health of clusters: members, leader, versions, alarms, certificate expiry
     Status(status::StatusArgs),
     /// Replace, add, remove, restart and move members of clusters
     Member(member::MemberCommand),
     /// Move every member off a hypervisor
     Drain(drain::DrainArgs),
-    /// Let a hypervisor have members again, and bring back those that lived there
+    /// End a drain: allow members on the hypervisor again and move its former members back
     Undrain(drain::UndrainArgs),
     /// Take a backup of a cluster; list, verify and re-encrypt backups
     Backup(Box<backup::BackupCommand>),
-    /// Make a cluster of a backup
+    /// Restore a cluster from a backup (replaces its data)
     Restore(Box<restore::RestoreArgs>),
-    /// Bring a cluster back that has lost its majority
+    /// Recover a cluster that has lost quorum
     Recover(Box<recover::RecoverArgs>),
-    /// Take a cluster away, with all that it is made of
+    /// Delete a cluster: VMs and disks, or etcd and its data on existing hosts
     Destroy(Box<destroy::DestroyArgs>),
-    /// Call etcdctl for a cluster, through SSH and with the right certificate
+    /// Run etcdctl for a cluster, through SSH and with the right certificate
     Etcdctl(tunnel::EtcdctlArgs),
-    /// Open a local port that leads to a cluster
+    /// Open a local port that forwards to a cluster
     Tunnel(tunnel::TunnelArgs),
     /// Log into a host
     Ssh(shell::SshArgs),
     /// Open the console of a member's guest
     Console(shell::ConsoleArgs),
-    /// Show what a member's etcd says
+    /// Show a member's etcd log
     Logs(shell::LogsArgs),
     /// Print the task graph of a playbook; connects only with --observe
     Graph(graph::GraphArgs),
     /// Run one command, or one module, on hosts
     Exec(exec::ExecArgs),
-    /// Go on with a run that was interrupted, failed or crashed
+    /// Resume a run that was interrupted, failed or crashed
     Resume(resume::ResumeArgs),
-    /// List the runs, show one, or remove old ones
+    /// List the runs, show one, or delete old ones
     Runs(runs::RunsCommand),
-    /// Break the locks of a run that will not come back
+    /// Break the locks of a run that will not be resumed
     Unlock(unlock::UnlockArgs),
-    /// Show the inventory as it was understood
+    /// Show the inventory after merging
     Inventory(inventory::InventoryCommand),
-    /// Find everything that is wrong, without connecting
+    /// Check inventory and playbooks for errors, without connecting
     Lint(lint::LintArgs),
-    /// List, issue, renew and export certificates of clusters, and rotate authorities
+    /// List, issue, renew and export certificates of clusters, and rotate CAs
     Certs(certs::CertsCommand),
     /// Encrypt, view, edit and rekey secrets
     Secret(secret::SecretCommand),

@@ -30,10 +30,10 @@ const SHOWN: usize = 10;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each task would change something (then a diff shows what), would change nothing, or it is not known, because it follows\nfrom a change that an earlier task would make, or is a command. Nothing is changed, and no lock is taken.\n\nExamples:\n  etcdrun plan site.yaml\n  etcdrun plan site.yaml --out site.plan && etcdrun playbook --plan site.plan\n  etcdrun plan site.yaml --detailed-exitcode; [ $? = 2 ] && echo there is something to do"
+    after_help = "For each task, the plan shows that it would change something (with a diff), that it would change nothing, or that the outcome is unknown, because it depends on a change of an earlier task, or because the task is a command. A plan changes nothing and takes no lock.\n\nExamples:\n  etcdrun plan site.yaml\n  etcdrun plan site.yaml --out site.plan && etcdrun playbook --plan site.plan\n  etcdrun plan site.yaml --detailed-exitcode; [ $? = 2 ] && echo there is something to do"
 )]
 pub struct PlanArgs {
-    /// The playbook: a path, or a name in ./playbooks or of those that come with etcdrun
+    /// The playbook: a path, a name in ./playbooks, or a shipped playbook
     #[arg(value_name = "FILE")]
     playbook: String,
 
@@ -43,11 +43,11 @@ pub struct PlanArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Save the plan; `playbook --plan` runs exactly that, or nothing if something has moved meanwhile
+    /// Save the plan; `playbook --plan` runs exactly this plan, or nothing if it is out of date
     #[arg(long, value_name = "PLAN", help_heading = "Run")]
     out: Option<PathBuf>,
 
-    /// How many tasks may run at once, on all hosts together [default: 50]
+    /// Maximum number of concurrent tasks, on all hosts together [default: 50]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     forks: Option<u32>,
 
@@ -72,7 +72,7 @@ impl Planned {
     pub fn graph(&self, number: usize, graph: &Graph) -> Result<Arc<Vec<Prediction>>, CliError> {
         match self.graphs.get(number).filter(|planned| planned.fingerprint == graph.fingerprint()) {
             Some(planned) => Ok(Arc::new(planned.predictions.clone())),
-            None => Err(not_run(&self.path, "its tasks are not the same any more")),
+            None => Err(not_run(&self.path, "its tasks have changed")),
         }
     }
 }
@@ -108,7 +108,7 @@ fn save(
     plan: impl FnOnce(Vec<PlannedGraph>) -> Result<PlanFile, CliError>,
 ) -> Result<(), CliError> {
     if ended.result != RunResult::Success {
-        return Err(not_run(path, "it is not saved, since not everything could be planned"));
+        return Err(not_run(path, "the plan was not saved, because not everything could be planned"));
     }
     let predictions = ended.predictions.iter().cloned();
     let graphs = fingerprints.into_iter().zip(predictions);
@@ -144,7 +144,7 @@ pub(super) fn apply(path: &Path, given: &PlaybookArgs, invocation: &Invocation) 
     let password = given.connection.become_password_file.as_ref().map(absolute);
     let words = std::iter::once("etcdrun".to_owned()).chain(plan.bundle.command.clone()).map(OsString::from);
     let Ok(Command::Playbook(mut args)) = parse(words).map(|cli| cli.command) else {
-        return Err(not_run(&path, "its command line is not understood any more"));
+        return Err(not_run(&path, "its command line is no longer valid"));
     };
     std::env::set_current_dir(&plan.bundle.folder)?;
     args.run = RunArgs { check: false, state_dir, forks: given.run.forks.or(args.run.forks), ..given.run.clone() };

@@ -14,11 +14,11 @@ use super::{
 
 #[derive(Args, Debug)]
 pub struct PlaybookArgs {
-    /// Playbooks: paths, or names in ./playbooks or of those that come with etcdrun
+    /// Playbooks: paths, names in ./playbooks, or shipped playbooks
     #[arg(required_unless_present = "plan", value_name = "FILE")]
     playbooks: Vec<String>,
 
-    /// Run what `plan --out` has saved in this file, if everything still is as it was
+    /// Run the plan that `plan --out` has saved in this file, if it is still up to date
     #[arg(long, value_name = "PLAN", help_heading = "Run", conflicts_with_all = ["playbooks", "inventory", "limit",
         "tags", "skip_tags", "start_at_task", "extra_vars", "check", "list_hosts", "list_tasks", "list_tags", "syntax_check"])]
     pub(super) plan: Option<PathBuf>,

@@ -104,7 +104,7 @@ impl RunRecord {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         match self.fingerprints.get(number as usize) {
             Some(known) if *known != fingerprint => {
-                let why = "its tasks are not the same any more; was it begun by another version of etcdrun?";
+                let why = "its tasks have changed; was it started by another version of etcdrun?";
                 return Err(StateError::NotResumable(self.id.to_string(), why.to_owned()).into());
             }
             Some(_) => {}

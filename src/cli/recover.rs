@@ -11,21 +11,21 @@ use super::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Where a majority of the members still has its data, it starts etcd there, and nothing is lost. Else it takes the data of the member\nthat has the most, and makes a new cluster of it on all members of the inventory, which must be reached: put machines that are\ngone out of it, or new ones in their place. Old data is set aside. A cluster that still serves is refused. Where no member has\ndata, `etcdrun restore` takes a backup.\n\nExamples:\n  etcdrun recover prod --check\n  etcdrun recover prod"
+    after_help = "If a majority of the members still has its data, etcdrun starts etcd there, and nothing is lost. Otherwise it takes the data of the most up-to-date member and creates a new cluster from it on all members of the inventory, which must be reachable: remove lost hosts from the inventory first, or replace them. Old data is moved aside. A cluster that still serves is refused. If no member has data, use `etcdrun restore` with a backup.\n\nExamples:\n  etcdrun recover prod --check\n  etcdrun recover prod"
 )]
 pub struct RecoverArgs {
     /// The cluster
     cluster: String,
 
-    /// Make a new cluster of what this member has, also where another has more, or where starting etcd would be enough
+    /// Create a new cluster from the data of this member, even if another is more up to date, or starting etcd would be enough
     #[arg(long, value_name = "MEMBER")]
     through: Option<String>,
 
-    /// Go on although members that cannot be asked may serve, which makes two clusters, or although a restore broke off
+    /// Continue although unreachable members may serve, which creates two clusters, or although a restore was interrupted
     #[arg(long)]
     force: bool,
 
-    /// Do not ask
+    /// Do not prompt
     #[arg(short, long)]
     yes: bool,
 
@@ -46,8 +46,7 @@ pub fn run(args: &RecoverArgs, invocation: &Invocation) -> Result<Exit, CliError
         if exit != Exit::Success || args.args.run.check {
             return Ok(exit);
         }
-        let question =
-            format!("Bring {} back like that? No data is deleted: what is replaced is set aside.", args.cluster);
+        let question = format!("Recover {} like this? No data is deleted: replaced data is moved aside.", args.cluster);
         confirm_name(&question, &args.cluster, args.yes, invocation)?;
     }
     play("recover.yaml", &args.cluster, &vars, &args.args, invocation)

@@ -24,15 +24,15 @@ const ALWAYS: Duration = Duration::from_secs(36_500 * 86_400);
 
 #[derive(Args, Debug)]
 pub struct RenewArgs {
-    /// The clusters; all of them if none is named
+    /// The clusters [default: all]
     #[arg(value_name = "CLUSTER")]
     clusters: Vec<String>,
 
-    /// Renew also what ends within this time, like 90d
+    /// Also renew what expires within this time, like 90d
     #[arg(long, value_name = "TIME", value_parser = duration)]
     early: Option<Duration>,
 
-    /// Renew all of them, whenever they end
+    /// Renew all certificates
     #[arg(long, conflicts_with = "early")]
     all: bool,
 
@@ -45,34 +45,34 @@ pub struct RenewArgs {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each phase is a run of its own, which can be planned (--check), resumed, and repeated. Between them:\n  1. etcdrun certs rotate-ca prod            members trust both authorities; then give ca.crt to all clients\n  2. etcdrun certs rotate-ca prod --issue    the new one signs; then give all clients their new certificates\n  3. etcdrun certs rotate-ca prod --finish   the old one is not trusted any more\n  --abandon takes the first one back. --expired is for an authority that has ended: nobody can check anybody by it any more."
+    after_help = "Each phase is a run of its own, which you can plan (--check), resume, and repeat. Between the phases, update the clients:\n  1. etcdrun certs rotate-ca prod            members trust both CAs; then give ca.crt to all clients\n  2. etcdrun certs rotate-ca prod --issue    the new CA signs; then give all clients their new certificates\n  3. etcdrun certs rotate-ca prod --finish   the old CA is no longer trusted\n  --abandon undoes the first phase. --expired is for a CA that has expired: members can no longer verify each other."
 )]
 pub struct RotateArgs {
     /// The cluster
     #[arg(value_name = "CLUSTER")]
     name: String,
 
-    /// The second phase, once all clients have the new ca.crt: the new authority signs
+    /// The second phase, after all clients have the new ca.crt: the new CA signs
     #[arg(long)]
     issue: bool,
 
-    /// The last phase, once all clients have certificates of the new authority: the old one is not trusted any more
+    /// The last phase, after all clients have certificates of the new CA: the old CA is no longer trusted
     #[arg(long, conflicts_with = "issue")]
     finish: bool,
 
-    /// Give the new authority up, in the first phase: members come back to the old one alone
+    /// Drop the new CA, in the first phase: members trust only the old one again
     #[arg(long, conflicts_with_all = ["issue", "finish"])]
     abandon: bool,
 
-    /// The authority has ended already: replace it at once, by SSH alone. All members restart together
+    /// The CA has expired: replace it at once, over SSH only. All members restart together
     #[arg(long, conflicts_with_all = ["issue", "finish", "abandon"])]
     expired: bool,
 
-    /// Accept that the cluster stops answering while a member restarts (needed with one or two members)
+    /// Accept loss of quorum while a member restarts (required for clusters with one or two members)
     #[arg(long)]
     allow_outage: bool,
 
-    /// Do not ask
+    /// Do not prompt
     #[arg(short, long)]
     yes: bool,
 
@@ -144,9 +144,9 @@ impl RotateArgs {
         let cluster = &self.name;
         match phase {
             _ if self.expired => format!("Replace the expired CA of {cluster}? All members restart at the same time."),
-            _ if self.abandon => format!("Give the new CA of {cluster} up? Members restart one by one."),
+            _ if self.abandon => format!("Drop the new CA of {cluster}? Members restart one at a time."),
             RotationPhase::Trust => {
-                format!("Create a second CA for {cluster} and trust both? Members restart one by one.")
+                format!("Create a second CA for {cluster} and trust both? Members restart one at a time.")
             }
             RotationPhase::Issue => {
                 format!("Issue certificates of the new CA to {cluster}? All clients need the new ca.crt before.")
@@ -176,7 +176,7 @@ fn has_begun(args: &RotateArgs, phase: RotationPhase, resumed: &Resumed) -> Resu
         RotationPhase::Finish => " --finish",
     };
     let why = format!(
-        "it was refused before anything had changed; if all clients are ready for it by now, begin it: etcdrun certs rotate-ca {}{flag}",
+        "the phase was refused before anything changed; when all clients are ready, run: etcdrun certs rotate-ca {}{flag}",
         args.name
     );
     Err(StateError::NotResumable(resumed.run.id.to_string(), why).into())

@@ -18,22 +18,22 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All members get the same data, as a new cluster that no old member can join. Users, roles and passwords of etcd are those of the\nbackup; certificates and settings stay. What was there is set aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill\n  etcdrun restore prod --drill --into rehearsal"
+    after_help = "All members get the same data, as a new cluster that no old member can join. Users, roles and passwords of etcd are those of the backup; certificates and settings are kept. Old data is moved aside on each member, and not deleted.\n\nExamples:\n  etcdrun restore prod --from file:/srv/backups\n  etcdrun restore prod --at 2026-11-15T12:00:00Z --check\n  etcdrun restore test --from s3:backups/etcd --backup-of prod\n  etcdrun restore prod --drill\n  etcdrun restore prod --drill --into rehearsal"
 )]
 pub struct RestoreArgs {
     /// The cluster
     cluster: String,
 
-    /// Where the backup is: file:FOLDER, s3:BUCKET/PREFIX, or file: and a snapshot that etcdctl has saved
+    /// Where the backup is: file:DIRECTORY, s3:BUCKET/PREFIX, or file: and a snapshot of `etcdctl snapshot save`
     /// [default: `backup.to` of the cluster]
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
 
-    /// The newest backup that was there at this time, such as 2026-11-15T12:00:00Z [default: now]
+    /// The newest backup at or before this time, such as 2026-11-15T12:00:00Z [default: now]
     #[arg(long, value_name = "TIME", conflicts_with = "backup")]
     at: Option<String>,
 
-    /// The backup of this name
+    /// The backup with this name
     #[arg(long, value_name = "NAME")]
     backup: Option<String>,
 
@@ -41,32 +41,32 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "CLUSTER")]
     backup_of: Option<String>,
 
-    /// Let the revision begin so much higher, and count all before as compacted, so that clients take nothing old for new;
-    /// 0 leaves it as it was [default: 1000000000]
+    /// Add N to the revision and mark everything before it compacted, so that watchers read again; 0 keeps the
+    /// revisions [default: 1000000000]
     #[arg(long, value_name = "N")]
     bump_revision: Option<u64>,
 
-    /// Restore although the cluster serves, or although nobody can tell
+    /// Restore even if the cluster is serving, or its state is unknown
     #[arg(long)]
     force: bool,
 
-    /// Restore although the backup was not signed with a key that is here; see docs/backup.md
+    /// Restore even if the backup was not signed with a known key; see docs/backup.md
     #[arg(long)]
     unauthenticated: bool,
 
-    /// Restore nothing: start a server on the data for a moment, on one member beside its own, and compare hashes
+    /// Prove that the backup can be restored: start etcd on a copy of it for a moment, on one member, and compare hashes
     #[arg(long, conflicts_with_all = ["force", "bump_revision"])]
     drill: bool,
 
-    /// The member that the drill is on [default: the last one]
+    /// The member for the drill [default: the last one]
     #[arg(long, value_name = "MEMBER", requires = "drill")]
     on: Option<String>,
 
-    /// Drill on a cluster of the inventory that does not exist: it is made, restored into, compared, and destroyed
+    /// Run the drill on a cluster of the inventory that does not exist: create it, restore into it, compare, and destroy it
     #[arg(long, value_name = "CLUSTER", requires = "drill", conflicts_with = "on")]
     into: Option<String>,
 
-    /// Do not ask
+    /// Do not prompt
     #[arg(short, long)]
     yes: bool,
 
@@ -131,7 +131,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
         return play(playbook, hosts, &vars, &args.args, invocation);
     }
     let question = format!(
-        "Restore {} from {described}, on {}? What they have now is set aside.",
+        "Restore {} from {described}, on {}? Their current data is moved aside.",
         args.cluster,
         members.join(", ")
     );
@@ -143,9 +143,9 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
 fn is_another(args: &RestoreArgs, into: &str, known: &Known) -> Result<(), CliError> {
     find_cluster(&known.inventory, into)?;
     if into == args.cluster {
-        let help = "write another cluster into the inventory, with machines or guests of its own";
+        let help = "add another cluster to the inventory, with its own hosts or guests";
         return Err(CliError::usage_with_help(
-            format!("`{into}` is the cluster itself, and a drill destroys what it was made on"),
+            format!("`{into}` is the cluster itself, and a drill destroys the cluster that it restores into"),
             Some(help.into()),
         ));
     }
@@ -160,7 +160,7 @@ fn drilled_on<'m>(args: &'m RestoreArgs, members: &'m [String]) -> Result<&'m st
         false => {
             let near = did_you_mean(name, members.iter().map(String::as_str));
             let near = near.map(|near| format!("did you mean `{near}`?"));
-            Err(CliError::usage_with_help(format!("`{name}` is no member of `{}`", args.cluster), near))
+            Err(CliError::usage_with_help(format!("`{name}` is not a member of `{}`", args.cluster), near))
         }
     }
 }
@@ -169,12 +169,16 @@ fn find(args: &RestoreArgs, at: Option<Timestamp>, shelf: &Shelf) -> Result<Mani
     let of = args.backup_of.as_ref().unwrap_or(&args.cluster);
     let found = runtime()?.block_on(shelf.find(of, args.backup.as_deref()))?;
     let manifest = newest(&found.backups, at).ok_or_else(|| {
-        let help = "`etcdrun backup list` shows those that there are";
-        CliError::usage_with_help(format!("{} has no backup of `{of}` that is as old", shelf.place), Some(help.into()))
+        let help = "`etcdrun backup list` shows the backups";
+        CliError::usage_with_help(
+            format!("{} has no backup of `{of}` at or before that time", shelf.place),
+            Some(help.into()),
+        )
     })?;
     // Whoever wants the newest does not want to learn later that there was a newer one.
     if let Some(newer) = found.damaged_since(manifest, at).next() {
-        let help = format!("--backup {} takes the newest that can be read", manifest.name().trim_end_matches(".json"));
+        let help =
+            format!("to use the newest that can be read, pass --backup {}", manifest.name().trim_end_matches(".json"));
         return Err(CliError::usage_with_help(format!("there is a newer backup: {}", newer.why), Some(help)));
     }
     let trust = shelf.trust(of, args.unauthenticated)?;
@@ -184,7 +188,7 @@ fn find(args: &RestoreArgs, at: Option<Timestamp>, shelf: &Shelf) -> Result<Mani
             // Who can put a newer one there must not get in the way of those that are good.
             let good: Vec<Manifest> = found.backups.iter().filter(|it| trust.check("", it).is_ok()).cloned().collect();
             let name = newest(&good, at).map(|it| it.name().trim_end_matches(".json").to_owned());
-            let help = name.map(|name| format!("--backup {name} takes the newest that is authentic"));
+            let help = name.map(|name| format!("to use the newest that is authentic, pass --backup {name}"));
             Err(CliError::usage_with_help(error.to_string(), help))
         }
     }

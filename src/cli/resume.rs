@@ -15,13 +15,13 @@ const SHOWN: usize = 10;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Tasks that are done are not run again. Those that were under way are looked at first; a command that may or may not\nhave run halts the run, until --assume says which.\n\nExamples:\n  etcdrun resume\n  etcdrun resume 20261115T0445 --assume done 'Restart a member/etcd-1/member/Restart etcd'"
+    after_help = "Tasks that are done do not run again. Tasks that were running are checked first; a command that may or may not have run is in doubt and halts the run, until --assume states its outcome.\n\nExamples:\n  etcdrun resume\n  etcdrun resume 20261115T0445 --assume done 'Restart a member/etcd-1/member/Restart etcd'"
 )]
 pub struct ResumeArgs {
-    /// The run, or the start of its name [default: the last one that did not succeed]
+    /// The run, or the start of its ID [default: the last one that did not succeed]
     id: Option<String>,
 
-    /// What a command in doubt did, and the id of its task; may be repeated
+    /// The outcome of a command in doubt, and the id of its task; repeatable
     #[arg(long, num_args = 2, value_names = ["done|not-run", "NODE"])]
     assume: Vec<String>,
 
@@ -44,7 +44,7 @@ pub fn run(args: &ResumeArgs, invocation: &Invocation) -> Result<Exit, CliError>
     std::env::set_current_dir(&bundle.folder)?;
     tell(&run, &inputs, invocation);
     let words = std::iter::once("etcdrun".to_owned()).chain(bundle.command.clone()).map(OsString::from);
-    let cli = parse(words).map_err(|_| not_resumable(&run, "its command line is not understood any more"))?;
+    let cli = parse(words).map_err(|_| not_resumable(&run, "its command line is no longer valid"))?;
     let settings: Settings = serde_json::from_value(bundle.settings.clone()).unwrap_or_default();
     let resumed = Invocation {
         settings: Settings { color: invocation.settings.color, ..settings },
@@ -95,9 +95,9 @@ fn one_assumed(what: &str, id: &str, run: &StoredRun) -> Result<(NodeKey, bool),
             let near = crate::source::did_you_mean(id, nodes.iter().map(|node| &*node.id));
             let help = match near {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("`etcdrun runs show {}` has the ids", run.id),
+                None => format!("`etcdrun runs show {}` lists the ids", run.id),
             };
-            Err(CliError::usage_with_help(format!("the run never came to a task `{id}`"), Some(help)))
+            Err(CliError::usage_with_help(format!("the run never reached a task `{id}`"), Some(help)))
         }
     }
 }
@@ -106,7 +106,7 @@ fn one_assumed(what: &str, id: &str, run: &StoredRun) -> Result<(NodeKey, bool),
 fn tell(run: &StoredRun, inputs: &Inputs, invocation: &Invocation) {
     let mut diagnostics = Diagnostics::default();
     if run.journal.torn {
-        let message = "the last line of the journal was cut short by a crash, and is removed";
+        let message = "a crash has truncated the last line of the journal, which is removed";
         diagnostics.push(Diagnostic::warning(None, message));
     }
     let differing = inputs.differing();
@@ -114,8 +114,9 @@ fn tell(run: &StoredRun, inputs: &Inputs, invocation: &Invocation) {
         let names: Vec<_> = differing.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
         let more = differing.len().saturating_sub(SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let message = format!("changed since the run began: {}{more}", names.join(", "));
-        let help = "inventory and playbooks are used as they were then; files that tasks send or render are read now";
+        let message = format!("changed since the run started: {}{more}", names.join(", "));
+        let help =
+            "the run uses the inventory and playbooks of its start; files that tasks send or render are read now";
         diagnostics.push(Diagnostic::warning(None, message).help(help));
     }
     invocation.show_problems(&diagnostics, &Sources::default());

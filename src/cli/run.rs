@@ -206,7 +206,7 @@ impl Runner<'_> {
         );
         if stopped && self.style == Style::Playbook && !self.invocation.json {
             // Whoever has closed it does not want to know.
-            let _ = writeln!(io::stderr(), "etcdrun: `etcdrun resume {id}` goes on with what is not done");
+            let _ = writeln!(io::stderr(), "etcdrun: to continue with the remaining tasks, run `etcdrun resume {id}`");
         }
     }
 
@@ -234,7 +234,7 @@ impl Runner<'_> {
         let ended = tokio::task::spawn_blocking(move || reporter.join()).await;
         match ended {
             Ok(Ok(())) => Ok(result),
-            _ => Err(CliError::Unexpected("the reporter broke down; the run itself went on to its end".to_owned())),
+            _ => Err(CliError::Unexpected("the reporter failed; the run itself finished".to_owned())),
         }
     }
 
@@ -301,8 +301,8 @@ fn become_password(args: &ConnectionArgs, invocation: &Invocation) -> Result<Opt
             Ok(Some(password)) => Ok(Some(password)),
             Ok(None) => Err(CliError::Interrupted),
             Err(_) => {
-                let help = "use --become-password-file where nobody is there to ask".to_owned();
-                Err(CliError::usage_with_help("there is no terminal to ask for the sudo password on", Some(help)))
+                let help = "without a terminal, use --become-password-file".to_owned();
+                Err(CliError::usage_with_help("there is no terminal to prompt for the sudo password", Some(help)))
             }
         };
     }
@@ -389,8 +389,8 @@ impl Prompt for TerminalPrompt {
 /// What somebody has to know who leaves a run in the midst of it.
 fn left_behind(id: &RunId) -> String {
     format!(
-        "left at once: what was under way on hosts goes on there, and they keep the locks of this run; \
-         `etcdrun resume {id}` goes on with it, `etcdrun unlock {id}` breaks its locks"
+        "exited at once: running tasks continue on their hosts, and the locks of this run remain; \
+         to continue, run `etcdrun resume {id}`; to break the locks, run `etcdrun unlock {id}`"
     )
 }
 

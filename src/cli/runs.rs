@@ -30,21 +30,21 @@ pub struct RunsCommand {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Show what a run did where, and what is in doubt
+    /// Show the tasks of a run with their outcome, and what is in doubt
     Show {
-        /// The run, or the start of its name
+        /// The run, or the start of its ID
         id: String,
 
         #[command(flatten)]
         state: StateArgs,
     },
-    /// Remove old runs that are done
+    /// Delete old runs that are done
     Prune {
-        /// How many of them to keep
+        /// Number of runs to keep
         #[arg(long, value_name = "N", default_value_t = KEPT_RUNS)]
         keep: usize,
 
-        /// Count and remove runs that could still be resumed too
+        /// Also delete runs that could still be resumed
         #[arg(long)]
         unfinished: bool,
 
@@ -65,7 +65,7 @@ pub fn run(args: &RunsCommand, invocation: &Invocation) -> Result<Exit, CliError
             let ids: Vec<_> = removed.iter().map(ToString::to_string).collect();
             match invocation.json {
                 true => format!("{}\n", json!({ "removed": ids })),
-                false => format!("{} removed\n", ids.len()),
+                false => format!("{} deleted\n", ids.len()),
             }
         }
     };
@@ -141,7 +141,7 @@ fn show(run: &StoredRun, as_json: bool) -> String {
         return format!("{}\n", json!({ "run": summary, "nodes": nodes }));
     }
     let mut text = format!(
-        "run      {}\nbegan    {}\nstate    {}\ncommand  etcdrun {}\n",
+        "run      {}\nstarted  {}\nstate    {}\ncommand  etcdrun {}\n",
         summary.id,
         when(summary.at),
         summary.state.name(),
@@ -160,7 +160,7 @@ fn show(run: &StoredRun, as_json: bool) -> String {
     if summary.state.is_unfinished() && summary.in_doubt > 0 {
         let _ = writeln!(
             text,
-            "\nIn doubt: look at the host, then `etcdrun resume {} --assume done|not-run ID`.",
+            "\nIn doubt: inspect the host, then run `etcdrun resume {} --assume done|not-run ID`.",
             summary.id
         );
     }

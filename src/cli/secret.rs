@@ -30,18 +30,18 @@ pub struct SecretCommand {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    /// Encrypt a value for pasting into YAML, or whole files in place
+    /// Encrypt a value for pasting into YAML, or complete files in place
     #[command(
         after_help = "Examples:\n  etcdrun secret encrypt --name db_password >> inventory/group_vars/all.yaml\n  etcdrun secret encrypt group_vars/prod/secrets.yaml -r age1..."
     )]
     Encrypt(EncryptArgs),
-    /// Show what is encrypted: a whole file, or a YAML file with its values opened
+    /// Show an encrypted file, or a YAML file with its values decrypted
     View {
         /// The file
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Edit a whole encrypted file, or a YAML file with its values opened, in $VISUAL or $EDITOR
+    /// Edit an encrypted file, or a YAML file with its values decrypted, in $VISUAL or $EDITOR
     Edit {
         /// The file
         #[arg(value_name = "FILE")]
@@ -63,7 +63,7 @@ enum Verb {
 
 #[derive(Args, Debug)]
 struct EncryptArgs {
-    /// Files to encrypt in place; without any, a value is read from standard input or asked for
+    /// Files to encrypt in place; without files, a value is read from standard input or a prompt
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -71,7 +71,7 @@ struct EncryptArgs {
     #[arg(short, long, value_name = "NAME", conflicts_with = "files")]
     name: Option<String>,
 
-    /// How many blanks the value's lines are indented by
+    /// Number of blanks to indent the value's lines by
     #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "files")]
     indent: usize,
 
@@ -82,12 +82,12 @@ struct EncryptArgs {
 /// To whom something is encrypted.
 #[derive(Args, Clone, Debug, Default)]
 struct RecipientArgs {
-    /// A recipient: age1..., ssh-ed25519 ... or ssh-rsa ...; repeat it for several
+    /// A recipient: age1..., ssh-ed25519 ... or ssh-rsa ...; repeatable
     #[arg(short, long, value_name = "RECIPIENT", help_heading = "Secrets")]
     recipient: Vec<String>,
 
-    /// A file with recipients, one a line [default: the nearest .age-recipients, from the file's
-    /// folder upwards]
+    /// A file with recipients, one per line [default: the nearest .age-recipients, from the file's
+    /// directory upwards]
     #[arg(short = 'R', long, value_name = "FILE", help_heading = "Secrets")]
     recipients_file: Vec<PathBuf>,
 
@@ -132,7 +132,7 @@ impl Work<'_> {
         let plain = read(file)?;
         if is_sealed(&plain) {
             let help = "`etcdrun secret rekey` changes its recipients, `secret edit` its contents".to_owned();
-            return Err(CliError::usage_with_help(format!("{} is encrypted already", file.display()), Some(help)));
+            return Err(CliError::usage_with_help(format!("{} is already encrypted", file.display()), Some(help)));
         }
         let recipients = self.new_recipients(to, folder_of(file))?;
         replace(file, &sealed_bytes(&plain, &recipients, Form::Armored)?)
@@ -171,7 +171,7 @@ impl Work<'_> {
     fn edit_yaml(&self, file: &Path, bytes: &[u8], to: &RecipientArgs) -> Result<(), CliError> {
         let draft = self.draft(file, bytes)?;
         let Some(first) = draft.sealed().next() else {
-            let help = "`etcdrun secret encrypt` makes values for it, or encrypts it as a whole".to_owned();
+            let help = "`etcdrun secret encrypt` creates values for it, or encrypts the complete file".to_owned();
             return Err(CliError::usage_with_help(format!("{} has no `!age` values", file.display()), Some(help)));
         };
         let recipients = self.same_recipients(first.as_bytes(), file, to)?;
@@ -179,7 +179,7 @@ impl Work<'_> {
         if *edited == *draft.text.as_bytes() {
             return Ok(());
         }
-        let text = std::str::from_utf8(&edited).map_err(|_| CliError::usage("what was edited is not UTF-8 text"))?;
+        let text = std::str::from_utf8(&edited).map_err(|_| CliError::usage("the edited text is not UTF-8"))?;
         // What is wrong with it is told without its lines, which hold secrets.
         let sealed = draft.seal(text, &|plain| sealed_text(plain.as_bytes(), &recipients));
         let sealed = sealed.map_err(|problems| bad_yaml(problems, file, ""))??;
@@ -226,10 +226,8 @@ impl Work<'_> {
             return self.new_passphrase();
         }
         self.named_recipients(to, folder)?.ok_or_else(|| {
-            let help = format!(
-                "name one with --recipient, or list them in a file {RECIPIENTS_FILE}; --passphrase does without"
-            );
-            CliError::usage_with_help("nobody is named to encrypt to", Some(help))
+            let help = format!("name one with --recipient, list them in a file {RECIPIENTS_FILE}, or use --passphrase");
+            CliError::usage_with_help("there are no recipients to encrypt to", Some(help))
         })
     }
 
@@ -272,21 +270,21 @@ impl Work<'_> {
             Some(recipients) if explicit || recipients.count() == Some(before.len()) => return Ok(recipients),
             Some(recipients) => {
                 let message = format!(
-                    "{} is encrypted to {} recipients, and {RECIPIENTS_FILE} names {}",
+                    "{} is encrypted to {} recipients, but {RECIPIENTS_FILE} names {}",
                     file.display(),
                     before.len(),
                     recipients.count().unwrap_or_default()
                 );
-                let help = "bring the file up to date first: `etcdrun secret rekey`".to_owned();
+                let help = "update the file first: `etcdrun secret rekey`".to_owned();
                 return Err(CliError::usage_with_help(message, Some(help)));
             }
             None => {}
         }
         let own = self.keyring.only_recipient(sealed).map_err(|error| shut(&file.display().to_string(), error))?;
         let own = own.ok_or_else(|| {
-            let help = format!("name them with --recipient, or list them in a file {RECIPIENTS_FILE} beside it");
+            let help = format!("name them with --recipient, or list them in a file {RECIPIENTS_FILE} next to it");
             CliError::usage_with_help(
-                format!("an age file does not say who the recipients of {} are", file.display()),
+                format!("the recipients of {} are unknown: an age file does not name them", file.display()),
                 Some(help),
             )
         })?;
@@ -397,7 +395,7 @@ impl Private {
             fs::DirBuilder::new().mode(0o700).create(&folder).ok().map(|()| Self { folder })
         };
         let made = places.into_iter().find_map(make);
-        made.ok_or_else(|| CliError::usage("there is no place for a private folder: XDG_RUNTIME_DIR, /dev/shm, TMPDIR"))
+        made.ok_or_else(|| CliError::usage("cannot create a private directory in XDG_RUNTIME_DIR, /dev/shm or TMPDIR"))
     }
 }
 

@@ -58,15 +58,15 @@ pub struct LogsArgs {
     /// The member
     member: String,
 
-    /// Go on as more comes
+    /// Follow the log
     #[arg(short, long)]
     follow: bool,
 
-    /// How many lines
+    /// Number of lines
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     lines: u32,
 
-    /// Another unit than etcd's
+    /// A unit other than etcd's
     #[arg(long, value_name = "UNIT", default_value = "etcd.service")]
     unit: String,
 
@@ -98,13 +98,13 @@ pub fn console(args: &ConsoleArgs, invocation: &Invocation) -> Result<Exit, CliE
     let member = visitor.host(&args.member)?;
     let hypervisor = visitor.inventory.hypervisor_of(member.id).ok_or_else(|| {
         let help = format!("`etcdrun ssh {}` logs in", args.member);
-        CliError::usage_with_help(format!("`{}` has no hypervisor, and so no console", args.member), Some(help))
+        CliError::usage_with_help(format!("`{}` has no hypervisor, so it has no console", args.member), Some(help))
     })?;
     if !io::stdin().is_terminal() {
         return Err(CliError::usage("a console needs a terminal"));
     }
     let hypervisor = hypervisor.clone();
-    eprintln!("the console of {} on {}; Ctrl-] leaves", args.member, hypervisor.name);
+    eprintln!("the console of {} on {}; press Ctrl-] to exit", args.member, hypervisor.name);
     let command = format!("{AS_ROOT}virsh --connect qemu:///system console {}", quote(&args.member));
     at(visitor, &hypervisor, Some(&command))
 }
@@ -113,7 +113,7 @@ pub fn logs(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
     let member = visitor.host(&args.member)?.clone();
     if !matches!(member.kind, HostKind::Member { .. }) && args.unit == "etcd.service" {
-        let help = "--unit names another unit of it";
+        let help = "pass --unit for another unit";
         return Err(CliError::usage_with_help(format!("`{}` is not a member", args.member), Some(help.into())));
     }
     let follow = if args.follow { " --follow" } else { "" };

@@ -45,14 +45,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 const DEFAULT_QUOTA: u64 = 8 << 30;
 
 #[derive(Args, Debug)]
-#[command(
-    after_help = "It ends with 0 if every cluster is healthy, with 4 if a host cannot be reached, and with 2 otherwise."
-)]
+#[command(after_help = "The exit code is 0 if every cluster is healthy, 4 if a host is unreachable, and 2 otherwise.")]
 pub struct StatusArgs {
-    /// The cluster; all of them if none is named
+    /// The cluster [default: all]
     cluster: Option<String>,
 
-    /// Look for certificates in this folder [default: .etcdrun beside the inventory]
+    /// The state directory with the certificates [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 
@@ -180,8 +178,8 @@ impl Plan {
     /// Root's credential, as the last run left it; one for now if that is not there or over.
     pub(super) async fn credential(&self, opener: Option<&Arc<dyn Opener>>) -> Result<Credential, PkiError> {
         let nobody = || {
-            PkiError::new(format!("the cluster `{}` has no authority here", self.name))
-                .help("`etcdrun playbook site.yaml` makes it; --state-dir names another folder")
+            PkiError::new(format!("the cluster `{}` has no CA here", self.name))
+                .help("`etcdrun playbook site.yaml` creates it; --state-dir names another directory")
         };
         let keeping = Keeping { store: &self.store, opener };
         let kept = self.store.trusted()?;
@@ -255,7 +253,7 @@ impl Plan {
         let is_lost = observation.views().any(|(_, view)| view.lacks_majority);
         if is_lost && observation.views().all(|(_, view)| view.read.is_err()) {
             problems.push(format!(
-                "no majority of `{0}` serves; `etcdrun recover {0} --check` says what is left, and what to do",
+                "`{0}` has lost quorum; run `etcdrun recover {0} --check` to see what data survives and what recovery would do",
                 self.name
             ));
         }
@@ -382,7 +380,7 @@ pub(super) fn section<T: serde::de::DeserializeOwned + Default>(cluster: &Cluste
     let section = cluster.sections.get(name);
     section.map_or_else(|| Ok(T::default()), from_node).map_err(|_| {
         let cluster = &cluster.name;
-        CliError::usage(format!("the section `{name}` of `{cluster}` has templates in it, which only a run can render"))
+        CliError::usage(format!("the section `{name}` of `{cluster}` contains templates, which only a run can render"))
     })
 }
 
@@ -489,8 +487,8 @@ const HEALTH: usize = 7;
 impl ClusterReport {
     fn text(&self, look: Look) -> String {
         let healthy = self.members.iter().filter(|row| row.health == Health::Healthy).count();
-        let (word, tone) = if self.healthy { ("healthy", Tone::Good) } else { ("not healthy", Tone::Bad) };
-        let leader = self.leader.as_ref().map_or_else(|| "nobody leads".into(), |name| format!("{name} leads"));
+        let (word, tone) = if self.healthy { ("healthy", Tone::Good) } else { ("unhealthy", Tone::Bad) };
+        let leader = self.leader.as_ref().map_or_else(|| "no leader".into(), |name| format!("{name} is the leader"));
         let all = self.members.len();
         let mut text = format!("{}: {}, {healthy} of {all} members, {leader}\n", self.name, look.paint(tone, word));
         let cells: Vec<[String; 10]> = self.members.iter().map(|row| row.cells().map(|cell| one_line(&cell))).collect();
@@ -523,7 +521,7 @@ impl Row {
             (Some(size), Some(quota)) => format!("{} of {}", ByteSize(size), ByteSize(quota)),
             _ => dash(),
         };
-        let days = |days: i64| if days < 0 { "over".to_owned() } else { format!("{days} days") };
+        let days = |days: i64| if days < 0 { "expired".to_owned() } else { format!("{days} days") };
         [
             self.member.clone(),
             text(&self.hypervisor),

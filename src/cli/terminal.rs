@@ -42,7 +42,7 @@ pub(super) fn ask(question: &str, instead: &str) -> Result<String, CliError> {
     let mut terminal = match File::options().read(true).write(true).open("/dev/tty") {
         Ok(terminal) if stderr().is_terminal() => terminal,
         _ => {
-            let message = "there is no terminal to ask on, and nothing was done";
+            let message = "there is no terminal for the prompt, and nothing was changed";
             return Err(CliError::usage_with_help(message, Some(instead.to_owned())));
         }
     };
@@ -123,7 +123,7 @@ fn read_line(input: &mut impl Read) -> io::Result<Option<Zeroizing<String>>> {
             other => line.push(other),
         }
     }
-    let text = std::str::from_utf8(&line).map_err(|_| io::Error::other("what was typed is not UTF-8"))?;
+    let text = std::str::from_utf8(&line).map_err(|_| io::Error::other("the input is not UTF-8"))?;
     Ok(Some(Zeroizing::new(text.to_owned())))
 }
 

@@ -40,7 +40,7 @@ pub struct TunnelArgs {
     #[arg(short, long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
 
-    /// Look for certificates in this folder [default: .etcdrun beside the inventory]
+    /// The state directory with the certificates [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 
@@ -53,17 +53,17 @@ pub struct TunnelArgs {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "It is your own etcdctl, from the PATH or from ETCDCTL_PROGRAM. Each member is an endpoint; root's certificate or password is\ngiven to it.\n\nExamples:\n  etcdrun etcdctl prod -- endpoint status -w table\n  etcdrun etcdctl prod -- get /app/ --prefix"
+    after_help = "This runs your own etcdctl, from the PATH or from ETCDCTL_PROGRAM, with each member as an endpoint and with root's certificate or password.\n\nExamples:\n  etcdrun etcdctl prod -- endpoint status -w table\n  etcdrun etcdctl prod -- get /app/ --prefix"
 )]
 pub struct EtcdctlArgs {
     /// The cluster
     cluster: String,
 
-    /// What etcdctl is to do
+    /// The arguments for etcdctl
     #[arg(last = true, value_name = "ARGUMENT", required = true)]
     words: Vec<String>,
 
-    /// Look for certificates in this folder [default: .etcdrun beside the inventory]
+    /// The state directory with the certificates [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 
@@ -88,7 +88,7 @@ pub fn tunnel(args: &TunnelArgs, invocation: &Invocation) -> Result<Exit, CliErr
         let address = listen(members, plan.client_port, args.port).await?;
         let cluster = &args.cluster;
         let how = format!(
-            "https://{address} leads to {cluster}; Ctrl-C ends it\n  etcdrun certs export root --cluster {cluster} --to creds\n  etcdctl --endpoints https://{address} --cacert creds/ca.crt --cert creds/root.crt --key creds/root.key ...\n"
+            "https://{address} forwards to {cluster}; press Ctrl-C to end\n  etcdrun certs export root --cluster {cluster} --to creds\n  etcdctl --endpoints https://{address} --cacert creds/ca.crt --cert creds/root.crt --key creds/root.key ...\n"
         );
         invocation.print(&how)?;
         Ok(tokio::signal::ctrl_c().await?)
@@ -136,8 +136,8 @@ fn members(visitor: &Visitor, plan: &Plan) -> Vec<Member> {
 /// A local port. Each connection goes to the first member that takes it, from the one that took the last.
 async fn listen(members: Arc<[Member]>, port: u16, local: u16) -> Result<SocketAddr, CliError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.map_err(|error| {
-        let help = "--port takes another one".to_owned();
-        CliError::usage_with_help(format!("cannot listen at port {local}: {error}"), Some(help))
+        let help = "pass --port for another one".to_owned();
+        CliError::usage_with_help(format!("cannot listen on port {local}: {error}"), Some(help))
     })?;
     let address = listener.local_addr()?;
     let good = Arc::new(AtomicUsize::new(0));

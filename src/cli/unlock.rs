@@ -21,25 +21,25 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What that run has done is not undone. If it still runs, it notices before its next change, and stops; what it is at\nis awaited, or ended with --end."
+    after_help = "This does not undo changes of that run. If the run is still active, it stops before its next change; `unlock` waits for its running tasks, or ends them with --end."
 )]
 pub struct UnlockArgs {
-    /// The run whose locks are broken; `etcdrun runs` lists those of this inventory
+    /// The run whose locks to break; `etcdrun runs` lists those of this inventory
     id: String,
 
-    /// Break them although the run is going on, or nobody can tell, or hosts cannot be reached
+    /// Break them even if the run is active, its state is unknown, or hosts are unreachable
     #[arg(long)]
     force: bool,
 
-    /// Wait so long for what the run is at on the hosts, in seconds or with a unit [default: 60]
+    /// Wait up to this long for running tasks on the hosts (`30`, `5m`) [default: 60]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     wait: Option<Duration>,
 
-    /// End what the run is at on the hosts, once the wait is over
+    /// End running tasks on the hosts after the wait
     #[arg(long)]
     end: bool,
 
-    /// Look for the run in this folder [default: .etcdrun beside the inventory]
+    /// The state directory with the run [default: .etcdrun next to the inventory]
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 
@@ -87,10 +87,7 @@ fn run_id(args: &UnlockArgs, input: &Input, invocation: &Invocation) -> Result<S
 }
 
 fn is_going_on(id: &str) -> CliError {
-    CliError::Locked {
-        message: format!("run {id} is going on right now"),
-        help: "end it first, or give --force".to_owned(),
-    }
+    CliError::Locked { message: format!("run {id} is active"), help: "end it first, or repeat with --force".to_owned() }
 }
 
 async fn unlock(
@@ -105,14 +102,14 @@ async fn unlock(
     if !args.force {
         refuse_alive(&found, id)?;
         if !missed.is_empty() {
-            let why = "what the run does there nobody can tell, so nothing was broken anywhere; --limit names the hosts to ask, --force leaves these out";
+            let why = "cannot tell whether the run is still active on these hosts, so no lock was broken; use --limit to pick hosts, or --force to skip these";
             invocation.print(&format!("{missed}{why}\n"))?;
             return Ok(Exit::Unreachable);
         }
     }
     if !found.iter().any(HostLocks::has_locks) && missed.is_empty() {
-        let help = "was the name given in full?".to_owned();
-        return Err(CliError::usage_with_help(format!("no host has a lock of run {id}"), Some(help)));
+        let help = "a run of another operator needs its full ID".to_owned();
+        return Err(CliError::usage_with_help(format!("no host has a lock of the run {id}"), Some(help)));
     }
     let broken = unlocking.break_all(&found, args.wait.unwrap_or(WAIT)).await;
     let is_busy = broken.iter().any(|answer| !answer.busy().is_empty());
@@ -143,9 +140,9 @@ fn refuse_alive(found: &[HostLocks], id: &str) -> Result<(), CliError> {
                 // Any account of that host may have written this.
                 let (user, host, pid) = (one_line(&owner.user), one_line(&owner.host), owner.pid);
                 let message = format!(
-                    "run {id} was started by {user} on {host} (process {pid}), and nobody here can tell whether it still runs"
+                    "run {id} was started by {user} on {host} (pid {pid}); its state cannot be checked from here"
                 );
-                let help = "ask there; if it does not, give --force".to_owned();
+                let help = "check on that host; if the run is not active, repeat with --force".to_owned();
                 return Err(CliError::Locked { message, help });
             }
         }
@@ -155,7 +152,7 @@ fn refuse_alive(found: &[HostLocks], id: &str) -> Result<(), CliError> {
 
 fn describe_missed(found: &[HostLocks]) -> String {
     let lines = found.iter().filter_map(|answer| {
-        answer.result.as_ref().err().map(|error| format!("{}: not asked: {error}\n", answer.host))
+        answer.result.as_ref().err().map(|error| format!("{}: unreachable: {error}\n", answer.host))
     });
     lines.collect()
 }
@@ -166,13 +163,8 @@ fn describe_broken(broken: &[HostLocks], end: bool) -> String {
         Ok(released) if released.busy.is_empty() => format!("{}: {} broken\n", answer.host, released.count),
         Ok(released) => {
             let pids: Vec<_> = released.busy.iter().map(ToString::to_string).collect();
-            let then = if end { "it is ended" } else { "it goes on to the end of its step; --end ends it" };
-            format!(
-                "{}: {} broken; process {} is still at work: {then}\n",
-                answer.host,
-                released.count,
-                pids.join(", ")
-            )
+            let then = if end { "it is ended" } else { "it continues to the end of its step; --end ends it" };
+            format!("{}: {} broken; process {} still runs: {then}\n", answer.host, released.count, pids.join(", "))
         }
     };
     broken.iter().map(line).collect()

@@ -29,7 +29,8 @@ fn check_name(name: &str, span: Span, diagnostics: &mut Diagnostics) {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_word) {
         let problem = Diagnostic::error(span, format!("`{name}` cannot be the name of a variable"));
-        diagnostics.push(problem.help("names have letters, digits and underscores, and start with no digit"));
+        diagnostics
+            .push(problem.help("names consist of letters, digits and underscores, and do not start with a digit"));
     } else if RESERVED_VARS.contains(&name) {
         let problem = Diagnostic::error(span, format!("`{name}` is built in and cannot be set"));
         diagnostics.push(problem.help(format!("choose another name; reserved are {}", RESERVED_VARS.join(", "))));

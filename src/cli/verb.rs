@@ -40,7 +40,7 @@ pub struct VerbArgs {
 /// Which inventory, and which keys.
 #[derive(Args, Clone, Debug, Default)]
 pub struct KnownArgs {
-    /// Inventory file, folder or executable; several merge [default: inventory/ or inventory.yaml]
+    /// Inventory file, directory or executable; several are merged [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", help_heading = "Hosts")]
     pub inventory: Vec<PathBuf>,
 
@@ -170,7 +170,10 @@ pub(super) fn confirm(question: &str, yes: bool, check: bool, invocation: &Invoc
     if yes || check || invocation.resumed.is_some() {
         return Ok(());
     }
-    match terminal::confirm(&format!("{question} [y/N] "), "--yes says so; --check only shows what would be done")? {
+    match terminal::confirm(
+        &format!("{question} [y/N] "),
+        "--yes skips the prompt; --check only shows what would be done",
+    )? {
         true => Ok(()),
         false => Err(CliError::Interrupted),
     }
@@ -181,8 +184,8 @@ pub(super) fn confirm_name(question: &str, name: &str, yes: bool, invocation: &I
     if yes || invocation.resumed.is_some() {
         return Ok(());
     }
-    let question = format!("{question}\nType `{name}` to go on: ");
-    match terminal::ask(&question, "--yes says so; --check only shows what would be done")? == name {
+    let question = format!("{question}\nType `{name}` to continue: ");
+    match terminal::ask(&question, "--yes skips the prompt; --check only shows what would be done")? == name {
         true => Ok(()),
         false => Err(CliError::Interrupted),
     }

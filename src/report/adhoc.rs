@@ -33,7 +33,9 @@ impl AdhocReporter {
                 self.live.add(node, *stderr, text, &self.look)
             }
             EventKind::Warning { msg } => format!("{} {}\n", self.look.paint(Tone::Warning, "warning:"), sanitize(msg)),
-            EventKind::Interrupted => "interrupted: running commands end; Ctrl-C again leaves at once\n".to_owned(),
+            EventKind::Interrupted => {
+                "interrupted: running commands finish; press Ctrl-C again to exit at once\n".to_owned()
+            }
             EventKind::RunFinished { result, .. } if *result != RunResult::Success => {
                 let text = match self.hosts {
                     // A lock was refused, for example.

@@ -13,19 +13,16 @@ struct Known {
 const KNOWN: &[Known] = &[
     Known {
         signs: &["a password is required", "sudo: no password", "a terminal is required to read the password"],
-        hint: "sudo wants a password on this host: run again with -K, or allow NOPASSWD in sudoers",
+        hint: "sudo needs a password on this host: run again with -K, or allow NOPASSWD in sudoers",
     },
-    Known {
-        signs: &["incorrect password attempt", "sorry, try again"],
-        hint: "sudo did not take the password that was given with -K",
-    },
+    Known { signs: &["incorrect password attempt", "sorry, try again"], hint: "sudo rejected the password of -K" },
     Known {
         signs: &["is not in the sudoers file", "is not allowed to execute"],
         hint: "this user may not use sudo here: log in as another with -u, or amend sudoers",
     },
     Known {
         signs: &["remote host identification has changed", "host key has changed", "changed host key"],
-        hint: "the host has another key than before: if it was reinstalled, remove the old one with `ssh-keygen -R HOST`; if not, someone may be listening in",
+        hint: "the host key has changed: if the host was reinstalled, remove the old key with `ssh-keygen -R HOST`; if not, the connection may be intercepted",
     },
     Known {
         signs: &["unknown host key", "host key is unknown", "host key is not known", "host key verification failed"],
@@ -37,7 +34,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         signs: &["read-only file system"],
-        hint: "the file system is mounted read-only: `dmesg` on the host says whether an error did that",
+        hint: "the file system is mounted read-only: `dmesg` on the host shows whether an error caused that",
     },
     Known {
         signs: &["could not get lock", "unable to acquire the dpkg frontend lock", "is another process using it"],
@@ -45,23 +42,23 @@ const KNOWN: &[Known] = &[
     },
     Known {
         signs: &["unable to locate package"],
-        hint: "is the name right, and is the package list fresh? `update_cache: true` refreshes it",
+        hint: "check the name of the package; `update_cache: true` refreshes the package list",
     },
     Known {
         signs: &["temporary failure in name resolution", "could not resolve host", "name or service not known"],
-        hint: "a name could not be resolved: look at /etc/resolv.conf on the machine that asked",
+        hint: "a name could not be resolved: check /etc/resolv.conf on the host that tried",
     },
     Known {
         signs: &["failed to connect to the hypervisor", "failed to connect socket to '/var/run/libvirt"],
-        hint: "is libvirtd running, and may this user talk to it? Try with -b",
+        hint: "check that libvirtd is running, and that this user may connect to it; or run with -b",
     },
     Known {
         signs: &["connection refused"],
-        hint: "nothing listens on that port: is the service up, and are address and port right?",
+        hint: "nothing listens on that port: check that the service is running, and the address and port",
     },
     Known {
         signs: &["no route to host", "network is unreachable"],
-        hint: "there is no way to that address from here: is a jump host missing (`jump` in the inventory, ProxyJump in ~/.ssh/config)?",
+        hint: "there is no route to that address from here: check whether a jump host is missing (`jump` in the inventory, ProxyJump in ~/.ssh/config)",
     },
     Known {
         signs: &["text file busy"],
@@ -69,7 +66,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         signs: &["command not found", ": not found", "no such file or directory (os error 2)"],
-        hint: "is the program installed on the host, and in the PATH of a login without a terminal? A full path is safest",
+        hint: "check that the program is installed on the host, and in the PATH of a login without a terminal; a full path is safest",
     },
 ];
 

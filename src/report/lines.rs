@@ -82,7 +82,7 @@ impl Lines {
             EventKind::Warning { msg } => format!("{} {}\n", self.look.paint(Tone::Warning, "warning:"), sanitize(msg)),
             EventKind::Moved { host, task, planned, now, diff, .. } => self.moved(host, task, *planned, *now, diff),
             EventKind::Interrupted => {
-                let text = "interrupted: running tasks end, no new ones start; Ctrl-C again leaves at once";
+                let text = "interrupted: running tasks finish, no new ones start; press Ctrl-C again to exit at once";
                 format!("{}\n", self.look.paint(Tone::Warning, text))
             }
             EventKind::RunFinished { seconds, result, execs, .. } => {
@@ -182,8 +182,8 @@ impl Lines {
         let mut text = format!("{word} {host}  {}\n", sanitize(task));
         let name = |forecast: Option<Forecast>| forecast.map_or("not in the plan", Forecast::name);
         let verdicts = match planned == now {
-            true => format!("{}, but not the same", name(now)),
-            false => format!("{}; planned was: {}", name(now), name(planned)),
+            true => format!("{}, but with a different result", name(now)),
+            false => format!("{}; planned: {}", name(now), name(planned)),
         };
         self.field(&mut text, "now", &verdicts);
         for line in diff.iter().flat_map(|diff| diff::moved(diff, &self.look)) {

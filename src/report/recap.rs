@@ -129,9 +129,9 @@ impl Recap {
             RunResult::Success => return (Tone::Good, "done".to_owned()),
             RunResult::Failed => "failed",
             RunResult::Unreachable => "unreachable",
-            RunResult::GateRefused => "a gate refused to go on",
+            RunResult::GateRefused => "a gate refused",
             RunResult::LockHeld => "another run holds the lock",
-            RunResult::Moved => "the hosts are not as they were planned, so nothing was changed",
+            RunResult::Moved => "the hosts have changed since the plan, so nothing was run",
             RunResult::Interrupted => "interrupted",
         };
         let hosts = |is: fn(&Counts) -> bool| self.hosts.values().filter(|counts| is(counts)).count();
@@ -156,7 +156,7 @@ impl Recap {
         }
         let (good, troubled): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|(_, counts)| counts.is_good());
         let collapsed = self.hosts.len() > MAX_HOSTS && good.len() > 1;
-        let together = format!("{} without trouble", count(good.len(), "host"));
+        let together = format!("{} succeeded", count(good.len(), "host"));
         let mut rows: Vec<(&str, Counts)> = match collapsed {
             true => {
                 let sum = good.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));

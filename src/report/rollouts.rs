@@ -66,7 +66,7 @@ impl Rolling {
 
     fn tell(&self, text: &mut String, name: &str) {
         let way = match &self.way {
-            Some(way) if way.is_empty() => ": nothing to do, all run the version of the inventory".to_owned(),
+            Some(way) if way.is_empty() => ": nothing to do, all members run the version of the inventory".to_owned(),
             Some(way) => format!(": {}", way.join(" → ")),
             None => String::new(),
         };
@@ -93,7 +93,7 @@ impl Rolling {
                     duration(seconds)
                 )
             }
-            None => writeln!(text, "  time   {turns}; how long one takes is known after the first rollout from here"),
+            None => writeln!(text, "  time   {turns}; an estimate is available after the first rollout"),
         };
     }
 

@@ -141,19 +141,19 @@ fn set(settings: &mut Settings, name: &str, node: &Node, folder: &Path) -> Resul
             settings.identity_place = Some(node.span);
         }
         "ansible_connection" if !matches!(node.as_str(), Some("ssh" | "paramiko" | "smart")) => {
-            return Err(ignored(name, node, "hosts are reached over SSH and in no other way"));
+            return Err(ignored(name, node, "hosts are reached only over SSH"));
         }
         "ansible_become_method" if node.as_str() != Some("sudo") => {
             return Err(ignored(name, node, "sudo is the only way to become another user"));
         }
         "ansible_ssh_common_args" | "ansible_ssh_extra_args" | "ansible_ssh_args" => {
-            return Err(ignored(name, node, "say it in `ssh:` (jump, identity_file, ...) or in ~/.ssh/config"));
+            return Err(ignored(name, node, "set it in `ssh:` (jump, identity_file, ...) or in ~/.ssh/config"));
         }
         "ansible_password" | "ansible_ssh_pass" | "ansible_ssh_password" => {
             return Err(ignored(name, node, "log in with a key or an agent"));
         }
         "ansible_become_password" | "ansible_become_pass" => {
-            return Err(ignored(name, node, "give the password with -K"));
+            return Err(ignored(name, node, "pass the password with -K"));
         }
         // Interpreters, shells and the like: nothing of that is needed on a host here.
         _ => {}

@@ -161,7 +161,7 @@ impl Collector<'_> {
             return true;
         }
         let message = format!("{name:?} cannot be the name of a {of}");
-        let help = "names are letters, digits, `.`, `_` and `-`, and do not begin with `-`";
+        let help = "names consist of letters, digits, `.`, `_` and `-`, and do not start with `-`";
         self.diagnostics.push(Diagnostic::error(span, message).help(help));
         false
     }

@@ -116,10 +116,10 @@ pub(super) fn merge(owner: &str, into: &mut Vars, from: Map, deep: bool, diagnos
             (_, kind) => {
                 let second = Node { kind, ..node };
                 if !same(first, &second) {
-                    let message = format!("{owner}: `{}` is said twice, and differently", key.name);
+                    let message = format!("{owner}: `{}` is set twice, with different values", key.name);
                     diagnostics.push(
                         Diagnostic::error(second.span, message)
-                            .related(first.span, "first said here")
+                            .related(first.span, "first set here")
                             .help("remove one of them; neither silently wins"),
                     );
                 }
@@ -163,7 +163,7 @@ pub(super) fn check_vars(node: Node, diagnostics: &mut Diagnostics) -> Map {
 pub(super) fn check_tags(node: &Node, diagnostics: &mut Diagnostics) {
     if let Some(tag) = node.tag.as_deref().filter(|_| !node.is_secret()) {
         let help = match tag {
-            "!vault" => "Ansible Vault is not read; encrypt the value with age and tag it `!age`",
+            "!vault" => "Ansible Vault is not supported; encrypt the value with age and tag it `!age`",
             "!unsafe" => "keep it from being rendered with {% raw %} and {% endraw %}",
             _ => "the only tag is `!age`, for an encrypted value",
         };
@@ -179,7 +179,7 @@ pub(super) fn check_tags(node: &Node, diagnostics: &mut Diagnostics) {
 fn check_var_name(key: &Key, diagnostics: &mut Diagnostics) {
     if RESERVED_VARS.contains(&&*key.name) {
         diagnostics.push(
-            Diagnostic::error(key.span, format!("`{}` cannot be a variable: templates already know it", key.name))
+            Diagnostic::error(key.span, format!("`{}` cannot be a variable: it is built in", key.name))
                 .help(format!("choose another name; reserved are {}", RESERVED_VARS.join(", "))),
         );
     }

@@ -92,7 +92,7 @@ impl Program<'_> {
         let problem = self.problem(format!("cannot be run: {error}"), "");
         // The file itself was just looked at, so what is missing is the program that its `#!` line names.
         let missing = error.kind() == io::ErrorKind::NotFound;
-        problem.maybe_help(missing.then(|| "is the interpreter in its first line installed?".to_owned()))
+        problem.maybe_help(missing.then(|| "check that the interpreter in its first line is installed".to_owned()))
     }
 
     fn gather(&self, parts: &mpsc::Receiver<Part>) -> Result<Output, Stop> {
@@ -138,7 +138,7 @@ impl Program<'_> {
 
     fn problem(&self, message: String, stderr: &str) -> Diagnostic {
         let problem = Diagnostic::error(None, format!("{}: {message}", self.path.display()));
-        if stderr.is_empty() { problem } else { problem.help(format!("it said:\n{stderr}")) }
+        if stderr.is_empty() { problem } else { problem.help(format!("it printed:\n{stderr}")) }
     }
 }
 

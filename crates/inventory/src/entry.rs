@@ -29,27 +29,27 @@ pub(super) struct SshEntry {
     pub(super) identities_only: Option<bool>,
     /// An OpenSSH user certificate.
     pub(super) certificate_file: Option<String>,
-    /// Jump hosts on the way, nearest first: inventory names or `[user@]host[:port]`.
+    /// Jump hosts, nearest first: inventory names or `[user@]host[:port]`.
     pub(super) jump: Option<OneOrMany>,
     /// A local command whose input and output are the connection.
     pub(super) proxy_command: Option<String>,
-    /// Known-hosts files to look in first.
+    /// Known-hosts files to search first.
     pub(super) known_hosts: Option<OneOrMany>,
-    /// The name under which the host key is looked up.
+    /// The name to look up the host key by.
     pub(super) host_key_alias: Option<String>,
     /// How long a connection attempt may take.
     pub(super) connect_timeout: Option<Seconds>,
     /// Whether tasks run as another user by default.
     pub(super) r#become: Option<bool>,
-    /// Whom `become` becomes; root unless said otherwise.
+    /// The user for `become`; default: root.
     pub(super) become_user: Option<String>,
 }
 
-/// A host that is no hypervisor.
+/// A host that is not a hypervisor.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HostEntry {
-    /// Where to connect; the host's name if not given.
+    /// Where to connect; default: the host's name.
     pub(super) address: Option<Address>,
     /// The failure domain: a rack, a room, a power feed.
     pub(super) zone: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct HostEntry {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HypervisorEntry {
-    /// Where to connect; the host's name if not given.
+    /// Where to connect; default: the host's name.
     pub(super) address: Option<Address>,
     /// The failure domain: a rack, a room, a power feed.
     pub(super) zone: Option<String>,
@@ -79,43 +79,43 @@ pub(super) struct HypervisorEntry {
     pub(super) vars: FreeMap,
     /// Groups this host belongs to.
     pub(super) groups: OneOrMany,
-    /// Storage pools that etcdrun keeps there, by name.
+    /// Storage pools that etcdrun defines there, by name.
     pub(super) pools: BTreeMap<String, Option<Pool>>,
-    /// Libvirt networks that etcdrun keeps there, by name.
+    /// Libvirt networks that etcdrun defines there, by name.
     pub(super) networks: BTreeMap<String, Option<Network>>,
-    /// Base images that etcdrun brings there, by the name of their volume.
+    /// Base images that etcdrun copies there, by the name of their volume.
     pub(super) images: BTreeMap<String, Option<Image>>,
 }
 
-/// A member of an etcd cluster, which lives in a guest on a hypervisor.
+/// A member of an etcd cluster, which runs in a guest on a hypervisor.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct MemberEntry {
     /// The hypervisor that the guest runs on.
     pub(super) hypervisor: Option<String>,
-    /// Where to connect; the address of the first interface if not given.
+    /// Where to connect; default: the address of the first interface.
     pub(super) address: Option<Address>,
     /// The guest's network interfaces; etcd listens on the first.
     pub(super) interfaces: Vec<Interface>,
-    /// The failure domain; the hypervisor's if not given.
+    /// The failure domain; default: the hypervisor's.
     pub(super) zone: Option<String>,
     pub(super) ssh: SshEntry,
     /// Short for `ssh: {port: ...}`.
     pub(super) port: Option<Port>,
     /// Short for `ssh: {user: ...}`.
     pub(super) user: Option<String>,
-    /// Which way to connect.
+    /// How to connect.
     pub(super) ssh_via: Option<SshVia>,
     pub(super) vars: FreeMap,
     /// Groups this host belongs to.
     pub(super) groups: OneOrMany,
-    /// What differs from the cluster's `guest`.
+    /// Differences from the cluster's `guest`.
     #[schemars(with = "GuestSection")]
     pub(super) guest: FreeMap,
-    /// A certificate of its own, rather than one that etcdrun makes and renews.
+    /// Your own certificate, instead of one that etcdrun issues and renews.
     #[schemars(with = "MemberTls")]
     pub(super) tls: FreeMap,
-    /// What differs from the cluster's `etcd`.
+    /// Differences from the cluster's `etcd`.
     #[schemars(with = "EtcdSection")]
     pub(super) etcd: FreeMap,
 }
@@ -138,23 +138,23 @@ pub(super) struct ClusterEntry {
     pub(super) members: FreeMap,
     pub(super) vars: FreeMap,
     pub(super) ssh: SshEntry,
-    /// Which way to connect to the members, where they do not say.
+    /// How to connect to members that do not set it.
     pub(super) ssh_via: Option<SshVia>,
     #[schemars(with = "AddressPool")]
     pub(super) address_pool: Free,
-    /// Whether members may share hypervisors so that the loss of one costs the quorum. Without it they may share one only as long as a
-    /// majority survives the loss of any of them.
+    /// Whether members may share a hypervisor whose loss would cost the quorum. Without it they may share one only if a
+    /// majority survives the loss of any hypervisor.
     pub(super) allow_colocation: Option<bool>,
     #[schemars(with = "Placement")]
     pub(super) placement: Free,
     #[schemars(with = "BackupSection")]
     pub(super) backup: FreeMap,
-    /// Programs that use the cluster, and which version they are of.
+    /// Programs that use the cluster, with their versions.
     #[schemars(with = "Vec<EtcdClient>")]
     pub(super) clients: Free,
-    /// For templates of your own: etcdrun does not configure chrony yet.
+    /// For your own templates: etcdrun does not configure chrony yet.
     pub(super) chrony: FreeMap,
-    /// For templates of your own: etcdrun does not configure Fluent Bit yet.
+    /// For your own templates: etcdrun does not configure Fluent Bit yet.
     pub(super) fluentbit: FreeMap,
 }
 
@@ -189,13 +189,13 @@ pub(super) struct Interface {
     pub(super) mac: Option<Parsed<Mac>>,
 }
 
-/// Which way to connect to a member.
+/// How to connect to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SshVia {
     /// With the member's hypervisor as a jump host.
     Hypervisor,
-    /// Straight to the member's address.
+    /// Directly to the member's address.
     Direct,
 }
 

@@ -226,7 +226,7 @@ fn refuse_ini(sources: &Sources, file: FileId) -> Result<(), Diagnostic> {
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
         }) {
             let span = Span::new(file, start, start + line.trim_end().len());
-            return Err(Diagnostic::error(span, "this looks like an INI inventory, and only YAML is read")
+            return Err(Diagnostic::error(span, "this looks like an INI inventory, and only YAML is supported")
                 .help("convert it: ansible-inventory -i FILE --list --yaml"));
         }
         if !code.is_empty() && !code.starts_with(['#', ';']) && !code.contains('=') {

@@ -110,7 +110,7 @@ fn describe(levels: &Levels, cycle: &[(usize, Span)]) -> Diagnostic {
     let mut names: Vec<&str> = cycle.iter().rev().map(|(group, _)| name(*group)).collect();
     names.rotate_right(1);
     names.push(names[0]);
-    let message = format!("groups contain each other in a circle: {}", names.join(" → "));
+    let message = format!("groups contain each other in a cycle: {}", names.join(" → "));
     let mut edges = cycle.iter().rev().map(|(group, span)| (*span, name(*group))).collect::<Vec<_>>();
     edges.sort_unstable();
     let problem = Diagnostic::error(edges[0].0, message).help("remove one of these children");

@@ -13,7 +13,7 @@ impl Inventory {
                 if let Err(problem) = readable(file) {
                     let place = host.identity_place.unwrap_or(host.span);
                     let message = format!("the key {} {problem}", file.display());
-                    let help = "name a private key that you can read, or leave `identity_file` out to use ~/.ssh/config and the agent";
+                    let help = "name a private key that you can read, or remove `identity_file` to use ~/.ssh/config and the agent";
                     diagnostics.push(Diagnostic::error(place, message).help(help));
                 }
             }

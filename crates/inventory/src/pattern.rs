@@ -96,7 +96,7 @@ impl Pattern {
             }
         }
         if limit.terms.is_empty() {
-            return Err(Diagnostic::error(span, "the limit names no host").help("leave it out to mean all hosts"));
+            return Err(Diagnostic::error(span, "the limit names no host").help("omit it to select all hosts"));
         }
         Ok(limit)
     }
@@ -174,7 +174,7 @@ impl Matcher {
         }
         if text.contains("{{") {
             let problem = Diagnostic::error(span, "a host pattern cannot be a template");
-            return Err(problem.help("which hosts take part is known before anything is rendered"));
+            return Err(problem.help("the hosts must be known before anything is rendered"));
         }
         if let Some(expression) = text.strip_prefix('~') {
             return anchored(expression).map(Self::Regex).map_err(|error| {

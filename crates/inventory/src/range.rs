@@ -52,7 +52,7 @@ impl NodeSet {
             let (values, length) = bracket(text, at)?;
             count = count.saturating_mul(values.len());
             if count > MAX_HOSTS {
-                return Err(wrong(at, length, format!("this range stands for more than {MAX_HOSTS} hosts")));
+                return Err(wrong(at, length, format!("this range has more than {MAX_HOSTS} hosts")));
             }
             parts.push(Part::Range(values));
             at += length;
@@ -148,7 +148,7 @@ fn item_values(item: &str, room: usize) -> Result<Vec<String>, ItemError> {
             .collect();
     }
     let width = padding(first, last).ok_or_else(|| {
-        let help = "give both ends the same number of digits, like [01-12]".to_owned();
+        let help = "write both ends with the same number of digits, like [01-12]".to_owned();
         (format!("`{item}` pads only one end with zeros"), Some(help))
     })?;
     let (Some(low), Some(high)) = (number(first), number(last)) else { return Err(unclear()) };
@@ -162,7 +162,7 @@ fn span(item: &str, low: u64, high: u64, step: u64, room: usize) -> Result<impl 
         return Err((format!("the range `{item}` runs backwards"), help));
     }
     if (high - low) / step >= room as u64 {
-        return Err((format!("this range stands for more than {MAX_HOSTS} hosts"), None));
+        return Err((format!("this range has more than {MAX_HOSTS} hosts"), None));
     }
     let step = usize::try_from(step).unwrap_or(usize::MAX);
     Ok((low..=high).step_by(step))

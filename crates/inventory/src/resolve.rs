@@ -150,7 +150,7 @@ impl Resolver<'_> {
         self.diagnostics.push(
             Diagnostic::error(span, format!("the {what} `{name}` has the name of a {other}"))
                 .related(first, format!("the {other} is here"))
-                .help("rename one of them: a pattern must know which one it means"),
+                .help("rename one of them, so that a pattern is not ambiguous"),
         );
         false
     }

@@ -24,20 +24,20 @@ const MOST_AT_ONCE: usize = 5;
 /// How much happens at the same time.
 #[derive(Args, Debug)]
 struct Pace {
-    /// Move members of so many clusters at the same time [default: 5]
+    /// Maximum number of clusters whose members move at the same time [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     max_clusters: Option<u32>,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each member is moved as by `etcdrun member move`, a dead one is built anew; to the hypervisor with the fewest members of its\ncluster, by zone and then by hypervisor, among those of the cluster's `placement`. Until `etcdrun undrain`, none goes to this one.\n\nThey go in rounds: members of different clusters at once, of one cluster never. A cluster whose member does not get away is\nleft out of the rounds that follow, and the others go on.\n\nExamples:\n  etcdrun drain hv3\n  etcdrun drain hv3 --reboot      # the guests stay: they stop, the hypervisor boots, they start"
+    after_help = "Each member is moved as by `etcdrun member move`; a failed one is rebuilt. It goes to the zone, and then the hypervisor, with the fewest members of its cluster, among those of the cluster's `placement`. Until `etcdrun undrain`, no member is placed on this hypervisor.\n\nMembers move in rounds, with at most one member of each cluster per round. If the move of a cluster's member fails, that cluster is left out of the following rounds, and the others continue.\n\nExamples:\n  etcdrun drain hv3\n  etcdrun drain hv3 --reboot      # move no guest: stop them, reboot the hypervisor, start them"
 )]
 pub struct DrainArgs {
     /// The hypervisor
     hypervisor: String,
 
-    /// Move nobody: stop the members there safely, boot the hypervisor, and bring them back
+    /// Do not move members: stop them safely, reboot the hypervisor, and start them again
     #[arg(long, conflicts_with_all = ["max_clusters", "no_snapshot"])]
     reboot: bool,
 
@@ -53,13 +53,13 @@ pub struct DrainArgs {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  etcdrun undrain hv3             # the members that lived there come back\n  etcdrun undrain hv3 --stay      # they stay where they are"
+    after_help = "Examples:\n  etcdrun undrain hv3             # move its former members back\n  etcdrun undrain hv3 --stay      # leave the members where they are"
 )]
 pub struct UndrainArgs {
     /// The hypervisor
     hypervisor: String,
 
-    /// Leave the members that lived there where they are
+    /// Leave its former members where they are
     #[arg(long, conflicts_with_all = ["max_clusters", "no_snapshot", "allow_outage"])]
     stay: bool,
 
@@ -82,7 +82,10 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     if invocation.resumed.is_some() {
         let exit = play(Verb::Move, shared, &[], invocation)?;
         if exit == Exit::Success {
-            say(&format!("that round is over; `etcdrun drain {hypervisor}` goes on, if there are more\n"), invocation)?;
+            say(
+                &format!("that round is done; to move the remaining members, run `etcdrun drain {hypervisor}`\n"),
+                invocation,
+            )?;
         }
         return Ok(exit);
     }
@@ -92,7 +95,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let mut drained = Drained::load(&state)?;
     let rounds = args.pace.rounds(leaving(&site, hypervisor, &drained)?);
     if rounds.is_empty() {
-        invocation.print(&format!("no member lives on {hypervisor}\n"))?;
+        invocation.print(&format!("no member runs on {hypervisor}\n"))?;
     } else if !agree(&format!("{hypervisor}: {}", moves::count(&rounds, "to move")), &rounds, shared, invocation)? {
         return Ok(Exit::Interrupted);
     }
@@ -107,7 +110,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     }
     match exit {
         Exit::Success => {
-            let text = format!("{hypervisor} is empty, and gets no member before `etcdrun undrain {hypervisor}`\n");
+            let text = format!("{hypervisor} is empty, and gets no members until `etcdrun undrain {hypervisor}`\n");
             say(&text, invocation)?;
         }
         Exit::Interrupted => {}
@@ -134,7 +137,7 @@ pub fn undrain(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliE
     let back = gone.into_iter().filter(|gone| !args.stay && is_elsewhere(gone));
     let back = back.map(|gone| Departure { cluster: gone.cluster, member: gone.member, to: hypervisor.to_owned() });
     let rounds = args.pace.rounds(back.collect());
-    let heading = format!("{hypervisor} takes members again, and {}", moves::count(&rounds, "to come back"));
+    let heading = format!("{hypervisor} accepts members again, and {}", moves::count(&rounds, "to move back"));
     if !rounds.is_empty() && !agree(&heading, &rounds, shared, invocation)? {
         return Ok(Exit::Interrupted);
     }
@@ -142,7 +145,7 @@ pub fn undrain(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliE
     let mut moves = Moves { emptied: None, drained, snapshot, state, shared, invocation };
     moves.keep()?;
     if !shared.run.check {
-        say(&format!("{hypervisor} takes members again\n"), invocation)?;
+        say(&format!("{hypervisor} accepts members again\n"), invocation)?;
     }
     let exit = moves.all(rounds)?;
     match exit {
@@ -182,11 +185,11 @@ fn reboot(hypervisor: &str, shared: &Shared, invocation: &Invocation) -> Result<
         let members: Vec<String> =
             members.filter(|it| it.hypervisor.as_deref() == Some(hypervisor)).map(|it| it.name).collect();
         let question = match members.is_empty() {
-            true => format!("{hypervisor} boots; no member lives there. Go on? [y/N] "),
-            false => format!("{} stop, {hypervisor} boots, and they start again. Go on? [y/N] ", members.join(", ")),
+            true => format!("Reboot {hypervisor}? No member runs there. [y/N] "),
+            false => format!("Stop {}, reboot {hypervisor}, and start them again? [y/N] ", members.join(", ")),
         };
-        if !shared.run.check && !shared.yes && !confirm(&question, "--yes goes on without asking")? {
-            invocation.print("nothing was done\n")?;
+        if !shared.run.check && !shared.yes && !confirm(&question, "--yes skips the prompt")? {
+            invocation.print("nothing was changed\n")?;
             return Ok(Exit::Interrupted);
         }
     }
@@ -202,10 +205,10 @@ fn say(text: &str, invocation: &Invocation) -> Result<(), CliError> {
 /// Shows who goes where and when, and asks.
 fn agree(heading: &str, rounds: &[Vec<Departure>], shared: &Shared, invocation: &Invocation) -> Result<bool, CliError> {
     say(&table(heading, rounds), invocation)?;
-    if shared.run.check || shared.yes || confirm("Go on? [y/N] ", "--yes goes on without asking")? {
+    if shared.run.check || shared.yes || confirm("Continue? [y/N] ", "--yes skips the prompt")? {
         return Ok(true);
     }
-    invocation.print("nothing was done\n")?;
+    invocation.print("nothing was changed\n")?;
     Ok(false)
 }
 

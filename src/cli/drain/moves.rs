@@ -125,9 +125,9 @@ impl Moves<'_> {
 }
 
 pub(super) fn say_what_is_left(hypervisor: &str, verb: &str, invocation: &Invocation) -> Result<(), CliError> {
-    let what = if verb == "undrain" { "came back" } else { "got away" };
+    let what = if verb == "undrain" { "moved back" } else { "moved away" };
     let text = format!(
-        "not all of them {what}; `etcdrun resume` goes on with what was begun, `etcdrun {verb} {hypervisor}` with what is left\n"
+        "not all members {what}; to continue what has started, run `etcdrun resume`; for the rest, run `etcdrun {verb} {hypervisor}`\n"
     );
     say(&text, invocation)
 }

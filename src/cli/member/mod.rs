@@ -38,29 +38,29 @@ pub struct MemberCommand {
 enum AnyVerb {
     #[command(flatten)]
     Change(MemberVerb),
-    /// Write an inventory for a cluster that something else has made
+    /// Write an inventory for an existing cluster
     Adopt(adopt::AdoptArgs),
 }
 
 #[derive(Subcommand, Debug)]
 enum MemberVerb {
-    /// Put a new member into the place of one that is dead, or alive
+    /// Replace a member, failed or healthy, with a new one
     #[command(
-        after_help = "A dead member is taken out first: its guest is powered off, its data set aside and never used again. Its machine, or the\none at --ip, then joins as a learner, catches up and gets its vote. A living member goes last: the new one, under a name and\nat an address of its own, has its vote by then.\n\nExamples:\n  etcdrun member replace etcd-2\n  etcdrun member replace etcd-2 --to hv4\n  etcdrun member replace etcd-2 --new-name etcd-4 --ip 10.0.0.24"
+        after_help = "A failed member is removed first: its guest is powered off, and its data is moved aside and never used again. Then its host, or the one at --ip, joins as a learner, catches up and becomes a voter. A healthy member is removed last, after the new one, with its own name and address, has become a voter.\n\nExamples:\n  etcdrun member replace etcd-2\n  etcdrun member replace etcd-2 --to hv4\n  etcdrun member replace etcd-2 --new-name etcd-4 --ip 10.0.0.24"
     )]
     Replace {
         /// The member
         name: String,
-        /// The hypervisor that the new guest is made on [default: that of the old one]
+        /// The hypervisor for the new guest [default: that of the old one]
         #[arg(long, value_name = "HYPERVISOR")]
         to: Option<String>,
-        /// What the new member is called [default: as the old one; where that lives, the next free name]
+        /// The name of the new member [default: the old name; for a healthy member, the next free name]
         #[arg(long, value_name = "NAME")]
         new_name: Option<String>,
-        /// Where the new member is reached, and etcd listens
+        /// The address of the new member, where etcd listens
         #[arg(long, value_name = "ADDRESS")]
         ip: Option<String>,
-        /// Go on although the old guest's hypervisor cannot be reached, so that nobody can power the guest off
+        /// Continue although the old guest's hypervisor is unreachable, so that the guest cannot be powered off
         #[arg(long)]
         fence_unreachable: bool,
         #[command(flatten)]
@@ -70,15 +70,15 @@ enum MemberVerb {
     },
     /// Add a member to a cluster
     Add {
-        /// What it is called
+        /// The name of the member
         name: String,
         /// The cluster [default: the only one]
         #[arg(long, value_name = "CLUSTER")]
         cluster: Option<String>,
-        /// The hypervisor that its guest is made on
+        /// The hypervisor for its guest
         #[arg(long, value_name = "HYPERVISOR")]
         to: Option<String>,
-        /// Where it is reached, and etcd listens
+        /// The address of the member, where etcd listens
         #[arg(long, value_name = "ADDRESS")]
         ip: Option<String>,
         #[command(flatten)]
@@ -86,11 +86,11 @@ enum MemberVerb {
         #[command(flatten)]
         shared: Shared,
     },
-    /// Take a member out of its cluster, for good
+    /// Remove a member from its cluster for good
     Remove {
         /// The member
         name: String,
-        /// Go on although its guest's hypervisor cannot be reached, so that nobody can power the guest off
+        /// Continue although its guest's hypervisor is unreachable, so that the guest cannot be powered off
         #[arg(long)]
         fence_unreachable: bool,
         #[command(flatten)]
@@ -105,14 +105,14 @@ enum MemberVerb {
         #[command(flatten)]
         shared: Shared,
     },
-    /// Move a living member to another hypervisor: a new one there takes its place
+    /// Move a healthy member to another hypervisor: a new member there replaces it
     Move {
         /// The member
         name: String,
-        /// The hypervisor that the new guest is made on
+        /// The hypervisor for the new guest
         #[arg(long, value_name = "HYPERVISOR")]
         to: String,
-        /// What the new member is called [default: the next free name]
+        /// The name of the new member [default: the next free name]
         #[arg(long, value_name = "NAME")]
         new_name: Option<String>,
         /// The address of the new member [default: one of the cluster's address pool]
@@ -128,7 +128,7 @@ enum MemberVerb {
 /// What those take that change who is a member.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CareArgs {
-    /// Take no snapshot before
+    /// Do not take a snapshot first
     #[arg(long, help_heading = "Run")]
     pub(super) no_snapshot: bool,
 }
@@ -136,11 +136,11 @@ pub(super) struct CareArgs {
 /// What all of them take.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Shared {
-    /// Do not ask; for scripts
+    /// Do not prompt; for scripts
     #[arg(short, long, help_heading = "Run")]
     pub(super) yes: bool,
 
-    /// Accept that the cluster stops answering for a while (needed with one or two members)
+    /// Accept loss of quorum during the operation (required for clusters with one or two members)
     #[arg(long, help_heading = "Run")]
     pub(super) allow_outage: bool,
 
@@ -183,8 +183,8 @@ pub fn run(args: &MemberCommand, invocation: &Invocation) -> Result<Exit, CliErr
     let situations = site.look(&[(&cluster, request.to.as_deref())], shared, invocation)?;
     let Some(situation) = situations.first() else { return Ok(Exit::Success) };
     let prepared = decide(&site, &request, situation, shared, invocation)?;
-    if !shared.run.check && !shared.yes && !confirm("Go on? [y/N] ", "--yes goes on without asking")? {
-        invocation.print("nothing was done\n")?;
+    if !shared.run.check && !shared.yes && !confirm("Continue? [y/N] ", "--yes skips the prompt")? {
+        invocation.print("nothing was changed\n")?;
         return Ok(Exit::Interrupted);
     }
     play(request.verb, shared, &[prepared], invocation)

@@ -111,14 +111,11 @@ impl Draft<'_> {
         if let Some(to) = to {
             facts::hypervisor(&self.site.inventory, to)?;
             if self.site.drained.has(to) {
-                let help = format!("`etcdrun undrain {to}` first, or name another with --to");
-                return Err(Refusal::input(format!("{to} is drained, and takes no members"), help));
+                let help = format!("run `etcdrun undrain {to}` first, or name another hypervisor with --to");
+                return Err(Refusal::input(format!("{to} is drained, and accepts no members"), help));
             }
             if let Some(why) = self.site.silent_hypervisors.get(to) {
-                return Err(Refusal::gate(
-                    format!("{to} cannot be reached ({why})"),
-                    "name another hypervisor with --to",
-                ));
+                return Err(Refusal::gate(format!("{to} is unreachable ({why})"), "name another hypervisor with --to"));
             }
         }
         match (verb, old) {
@@ -141,17 +138,19 @@ impl Draft<'_> {
         let is_described = !is_same && self.is_described(&name)?;
         let is_guest = like.is_guest || (like.hypervisor.is_none() && to.is_some());
         if !like.is_guest && to.is_some() {
-            let message = format!("{} is a machine of its own, and on no hypervisor", like.name);
-            return Err(Refusal::input(message, "name another machine with --ip"));
+            let message = format!("{} is not a guest on a hypervisor", like.name);
+            return Err(Refusal::input(message, "name another host with --ip"));
         }
         if let Some(ip) = ip {
             self.check_address(ip, &name)?;
         }
         if is_same && alive {
             return Err(Refusal::input(
-                format!("{name} is alive: while it is replaced both exist, so the new one needs a name of its own"),
                 format!(
-                    "leave --new-name out, or choose another; if {name} is only to restart: `etcdrun member restart {name}`"
+                    "{name} is healthy: both members exist during the replacement, so the new one needs its own name"
+                ),
+                format!(
+                    "omit --new-name, or choose another name; to only restart {name}, run `etcdrun member restart {name}`"
                 ),
             ));
         }
@@ -160,10 +159,10 @@ impl Draft<'_> {
         let from_pool = needs_address && has_pool && is_guest;
         if needs_address && !from_pool {
             let help = match is_guest {
-                true => "give it one with --ip, or give the cluster an `address_pool`",
-                false => "name its machine with --ip",
+                true => "pass --ip, or give the cluster an `address_pool`",
+                false => "name its host with --ip",
             };
-            return Err(Refusal::input(format!("the new member {name} needs an address of its own"), help));
+            return Err(Refusal::input(format!("the new member {name} needs its own address"), help));
         }
         let (to, ip, interfaces) = (to.clone(), ip.clone(), like.interfaces);
         Ok(Some(Coming { new: NewMember { name, to, ip, is_guest, from_pool, interfaces }, is_described }))
@@ -173,16 +172,16 @@ impl Draft<'_> {
         let name = &old.name;
         let to = self.request.to.as_deref().unwrap_or_default();
         if !old.is_guest {
-            return Err(Refusal::input(format!("{name} is a machine of its own, and on no hypervisor"), ""));
+            return Err(Refusal::input(format!("{name} is not a guest on a hypervisor"), ""));
         }
         if old.hypervisor.as_deref() == Some(to) {
-            return Err(Refusal::input(format!("{name} is on {to} already"), ""));
+            return Err(Refusal::input(format!("{name} is already on {to}"), ""));
         }
         match self.situation.condition(name) {
             Condition::Alive => Ok(()),
             _ => Err(Refusal::gate(
-                format!("{name} is not well, and only a living member is moved"),
-                format!("`etcdrun member replace {name} --to {to}` builds it anew there"),
+                format!("{name} is unhealthy, and only a healthy member can be moved"),
+                format!("to rebuild it there, run `etcdrun member replace {name} --to {to}`"),
             )),
         }
     }
@@ -199,7 +198,7 @@ impl Draft<'_> {
                     _ if self.request.verb == Verb::Replace || self.request.verb == Verb::Move => {
                         Err(taken(format!("a member of `{cluster}`")))
                     }
-                    _ => Err(taken(format!("a member of `{cluster}` already"))),
+                    _ => Err(taken(format!("already a member of `{cluster}`"))),
                 }
             }
             Some(HostKind::Member { cluster, .. }) => Err(taken(format!("a member of `{cluster}`"))),
@@ -259,7 +258,7 @@ impl Draft<'_> {
         };
         if is_generated {
             notes.push(format!(
-                "{} is not changed, since it is generated: take {} out of it",
+                "{} is generated, so etcdrun does not edit it: remove {} from it",
                 texts.path.display(),
                 goes.name
             ));
@@ -329,7 +328,7 @@ impl Draft<'_> {
         let via = self.situation.via(old.map(|old| old.name.as_str()));
         let via = via
             .or_else(|| self.situation.via(None))
-            .ok_or_else(|| Refusal::gate(format!("no member of `{cluster}` is well"), "look at `etcdrun status`"))?;
+            .ok_or_else(|| Refusal::gate(format!("no member of `{cluster}` is healthy"), "run `etcdrun status`"))?;
         let members = facts::members(&self.site.inventory, cluster);
         let (_, names) = self.situation.voters();
         let well: Vec<Listing> =
@@ -406,19 +405,19 @@ impl Draft<'_> {
             let is_elsewhere = new.is_some_and(|new| new.ip != old.ip);
             if is_same && is_elsewhere {
                 notes.push(format!(
-                    "nothing is stopped at {}, where {} was: should it come back, the others turn its etcd away",
+                    "nothing is stopped at {}, the host of {}: if it comes back, the other members reject its etcd",
                     old.ip, old.name
                 ));
             }
             match unreachable {
                 Some(why) if is_same && !is_elsewhere => {
                     return Err(Refusal::gate(
-                        format!("the machine of {} does not answer ({why})", old.name),
-                        "bring it back, empty or not, or name another machine with --ip",
+                        format!("the host of {} does not answer ({why})", old.name),
+                        "make it reachable, with or without data, or name another host with --ip",
                     ));
                 }
                 Some(_) if !is_same => notes.push(format!(
-                    "the machine of {0} does not answer, and nothing is stopped there: should it come back, the others turn its etcd away",
+                    "the host of {0} does not answer, and nothing is stopped there: if it comes back, the other members reject its etcd",
                     old.name
                 )),
                 _ => ends.old_host.clone_from(&old.name),
@@ -435,22 +434,22 @@ impl Draft<'_> {
             Some(why) if !self.request.fence_unreachable => {
                 return Err(Refusal::gate(
                     format!(
-                        "{hypervisor} cannot be reached ({why}), so nobody can say that the guest {} is off",
+                        "{hypervisor} is unreachable ({why}), so etcdrun cannot confirm that the guest {} is off",
                         old.name
                     ),
-                    "a guest that still runs keeps its address and its data, and may come back beside the one that replaces it; see that it is off, and say --fence-unreachable",
+                    "if it returns, it has the same address and its old data, next to its replacement; power it off, then repeat with --fence-unreachable",
                 ));
             }
             Some(_) if new.is_some_and(|new| new.hypervisor.as_deref() == Some(&hypervisor)) => {
                 return Err(Refusal::gate(
-                    format!("{hypervisor} cannot be reached, and no guest can be made there"),
+                    format!("{hypervisor} is unreachable, so no guest can be created there"),
                     "name another hypervisor with --to",
                 ));
             }
             Some(_) => {
                 ends.waived = true;
                 notes
-                    .push(format!("the guest {} on {hypervisor} is NOT powered off: you say that it is off", old.name));
+                    .push(format!("the guest {} on {hypervisor} is NOT powered off: with --fence-unreachable you confirm that it is off", old.name));
             }
         }
         Ok(ends)
@@ -471,7 +470,7 @@ impl Draft<'_> {
             true => Ok(version),
             false => Err(Refusal::input(
                 format!("the members run etcd {version}, which `etcd_releases` does not have"),
-                "add it there, with its sha256: a new member runs what the others run",
+                "add it there with its sha256: a new member runs the version of the others",
             )),
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     report::sanitize,
 };
 
-const HEAD: [&str; 5] = ["STEP", "VOTERS", "WELL", "MAJORITY", "MAY STILL FAIL"];
+const HEAD: [&str; 5] = ["STEP", "VOTERS", "HEALTHY", "QUORUM", "CAN LOSE"];
 
 pub(super) fn plan(prepared: &Prepared, request: &Request, situation: &Situation) -> String {
     let change = &prepared.change;
@@ -25,17 +25,17 @@ pub(super) fn plan(prepared: &Prepared, request: &Request, situation: &Situation
 fn heading(verb: Verb, prepared: &Prepared, condition: Option<&Condition>) -> String {
     let (old, new) = (&prepared.change.old, &prepared.change.new);
     let how = match condition {
-        Some(Condition::Alive) => format!("{old} is well"),
-        Some(Condition::Dead(why)) => format!("{old} is dead ({})", sanitize(why)),
-        Some(Condition::Gone) => format!("{old} is no voter"),
+        Some(Condition::Alive) => format!("{old} is healthy"),
+        Some(Condition::Dead(why)) => format!("{old} has failed ({})", sanitize(why)),
+        Some(Condition::Gone) => format!("{old} is not a voter"),
         None => String::new(),
     };
     match verb {
-        Verb::Add => format!("{new} is added at {}", prepared.new_place),
-        Verb::Remove => format!("{old} is taken out; {how}"),
-        Verb::Restart => format!("{old} is restarted; {how}"),
-        Verb::Replace | Verb::Move if old == new => format!("{old} is built anew at {}; {how}", prepared.new_place),
-        Verb::Replace | Verb::Move => format!("{new} at {} takes the place of {old}; {how}", prepared.new_place),
+        Verb::Add => format!("add {new} at {}", prepared.new_place),
+        Verb::Remove => format!("remove {old}; {how}"),
+        Verb::Restart => format!("restart {old}; {how}"),
+        Verb::Replace | Verb::Move if old == new => format!("rebuild {old} at {}; {how}", prepared.new_place),
+        Verb::Replace | Verb::Move => format!("replace {old} with {new} at {}; {how}", prepared.new_place),
     }
 }
 
@@ -44,32 +44,32 @@ fn notes(prepared: &Prepared, steps: &[Step]) -> Vec<String> {
     let mut notes = prepared.notes.clone();
     if change.fence {
         notes.push(format!(
-            "the guest {} is powered off on {}, and its disks are set aside",
+            "the guest {} is powered off on {}, and its disks are moved aside",
             change.old, change.old_hypervisor
         ));
     }
     if !change.old_host.is_empty() {
-        notes.push(format!("etcd on {} is stopped, and its data set aside; it is never used again", change.old_host));
+        notes.push(format!("etcd on {} is stopped, and its data is moved aside and never used again", change.old_host));
     }
     if change.leftover {
-        notes.push(format!("the learner {} of an earlier attempt is taken out first", change.new));
+        notes.push(format!("the learner {} of an earlier attempt is removed first", change.new));
     }
     if change.snapshot {
         notes.push("a snapshot is taken first".to_owned());
     }
     if let Some(last) = steps.last().filter(|last| last.voters % 2 == 0) {
         let less = last.voters - 1;
-        notes.push(format!("{} voters may lose no more than {less} may: an odd number is better", last.voters));
+        notes.push(format!("{} voters tolerate no more failures than {less}: an odd number is better", last.voters));
     }
     if !change.inventory.edits.is_empty() {
-        notes.push(format!("{} is changed at the end", change.inventory.path));
+        notes.push(format!("{} is updated at the end", change.inventory.path));
     }
     notes
 }
 
 fn table(steps: &[Step]) -> String {
     let cells = |step: &Step| {
-        let spare = step.spare().map_or_else(|| "it stops answering".to_owned(), |spare| spare.to_string());
+        let spare = step.spare().map_or_else(|| "loses quorum".to_owned(), |spare| spare.to_string());
         [step.what.clone(), step.voters.to_string(), step.well.to_string(), step.majority().to_string(), spare]
     };
     let rows: Vec<[String; 5]> = [HEAD.map(str::to_owned)].into_iter().chain(steps.iter().map(cells)).collect();

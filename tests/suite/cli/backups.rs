@@ -43,7 +43,7 @@ fn a_manifest_that_cannot_be_read_is_told_and_hides_no_other() {
     assert_eq!(lines.len(), 4, "{}", list.stdout);
     assert!(lines[1].starts_with("prod-r9-20260102T000000Z ") && lines[1].ends_with(" damaged"), "{}", list.stdout);
     assert!(lines[2].starts_with("prod-r5-20260101T000000Z ") && lines[2].ends_with(" no"), "{}", list.stdout);
-    assert!(lines[3].contains("is no manifest of a backup"), "{}", list.stdout);
+    assert!(lines[3].contains("is not a manifest of a backup"), "{}", list.stdout);
     let said = folder.run(&["backup", "list", "prod", "--from", "file:backups", "--json"]).ends(0);
     let said: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((said["backups"][0]["revision"].as_i64(), said["damaged"][0]["revision"].as_i64()), (Some(5), Some(9)));
@@ -59,11 +59,11 @@ fn whoever_wants_the_newest_hears_that_it_cannot_be_read() {
     assert!(said.stderr.contains("there is a newer backup: "), "{}", said.stderr);
     assert!(said.stderr.contains("--backup prod-r5-20260101T000000Z"), "{}", said.stderr);
     let named = folder.run(&[&restore[..], &["--backup", "prod-r9-20260102T000000Z"]].concat()).ends(1);
-    assert!(named.stderr.contains("is no manifest of a backup"), "{}", named.stderr);
+    assert!(named.stderr.contains("is not a manifest of a backup"), "{}", named.stderr);
     // What that time had can be read.
     let nobody = ["restore", "prod", "--from", "file:backups", "--at", "2026-01-01T12:00:00Z"];
     let said = folder.run(&[&nobody[..], &["--unauthenticated"]].concat()).ends(5);
-    assert!(said.stderr.contains("--yes says so"), "{}", said.stderr);
+    assert!(said.stderr.contains("--yes skips the prompt"), "{}", said.stderr);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn what_nobody_has_signed_is_believed_only_with_a_word() {
     let first = ["--backup", "prod-r5-20260101T000000Z"];
     let restore = [&["restore", "prod", "--from", "file:backups", "--yes"], &first[..]].concat();
     let refused = folder.run(&restore).ends(5);
-    assert!(refused.stderr.contains("is not authentic: it carries no authentication code"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is not authentic: it has no authentication code"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--unauthenticated"), "{}", refused.stderr);
     let verify = ["backup", "verify", "prod", "prod-r5-20260101T000000Z", "--from", "file:backups"];
     let said = folder.run(&verify).ends(2);
@@ -99,7 +99,7 @@ fn a_manifest_cannot_talk_encryption_away() {
         };
         let said = folder.run(&[words, &["--from", "file:backups", "--unauthenticated"]].concat());
         let all = said.stdout + &said.stderr;
-        assert!(said.code != 0 && all.contains("is not encrypted, and the section `backup`"), "{}: {all}", said.code);
+        assert!(said.code != 0 && all.contains("is not encrypted, but the section `backup`"), "{}: {all}", said.code);
     }
 }
 
@@ -124,13 +124,13 @@ fn a_bomb_is_noticed_when_it_has_what_its_manifest_says() {
     };
     let (said, memory) = write(&manifest);
     let text = String::from_utf8_lossy(&said.stdout);
-    assert!(text.contains("unpacks to more than the 4 KiB that its manifest says"), "{text}");
+    assert!(text.contains("unpacks to more than the 4 KiB of its manifest"), "{text}");
     assert!(memory < 200, "{memory} MiB");
     // One that says so itself is none that we would have made.
     manifest["size"] = (1_u64 << 40).into();
     let (said, _) = write(&manifest);
     let text = String::from_utf8_lossy(&said.stdout);
-    assert!(text.contains("are said to hold 1 TiB, which no database does"), "{text}");
+    assert!(text.contains("are said to contain 1 TiB, which no database does"), "{text}");
 }
 
 #[test]

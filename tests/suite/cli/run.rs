@@ -208,7 +208,7 @@ fn sudo_takes_the_password_of_the_file_and_asks_for_it_otherwise() {
     folder.write_private("password", "open sesame\n").write_private("wrong", "shut sesame\n");
     let run = |more: &[&str]| folder.run(&[&["exec", "h1", "-b"], more, &["--", "id", "-un"]].concat());
     assert!(run(&["--become-password-file", "password"]).ends(0).stdout.contains("rc=0 >>\nroot\n"));
-    assert!(run(&[]).ends(2).stdout.contains("-K asks for the sudo password"), "a hint");
+    assert!(run(&[]).ends(2).stdout.contains("pass -K to be prompted for the sudo password"), "a hint");
     run(&["--become-password-file", "wrong"]).ends(2);
 }
 

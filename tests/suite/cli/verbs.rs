@@ -127,7 +127,7 @@ fn a_flag_that_means_nothing_is_an_error() {
     assert!(unknown.stderr.contains("did you mean `prod`?"), "{}", unknown.stderr);
     // It asks, unless it is told not to.
     let asks = folder.run(&["certs", "rotate-ca", "prod", "--finish"]).ends(5);
-    assert!(asks.stderr.contains("--yes says so"), "{}", asks.stderr);
+    assert!(asks.stderr.contains("--yes skips the prompt"), "{}", asks.stderr);
     folder.run(&["certs", "rotate-ca", "prod", "--finish", "--yes"]).ends(4);
 }
 

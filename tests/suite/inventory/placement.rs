@@ -21,7 +21,7 @@ fn members(hypervisors: &[usize], more: &str) -> String {
 fn one_death_must_not_take_the_majority() {
     let problems = load(&text("", &members(&[1, 1, 2], ""))).problems();
     let expected =
-        "the death of `hv1` would take m1, m2 (2 of the 3 members of `c`): 1 would be left, and a majority is 2";
+        "the loss of `hv1` would stop m1, m2 (2 of the 3 members of `c`): 1 would be left, and a majority is 2";
     assert!(problems.contains(expected) && problems.contains("allow_colocation"), "{problems}");
     assert!(problems.contains("hosts.yaml:8:7"), "{problems}");
     load_fine(&text("    allow_colocation: true\n", &members(&[1, 1, 1], "")));

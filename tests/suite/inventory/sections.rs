@@ -71,14 +71,14 @@ fn neither_data_nor_its_disk_takes_a_folder_that_others_need() {
     }
     for etcd in ["data_dir: /var/lib/", "data_dir: /", "data_dir: etcd"] {
         let said = problems(etcd, "");
-        assert!(said.contains("cannot be the folder for the data") && said.contains("/var/lib/etcd/data"), "{said}");
+        assert!(said.contains("cannot be the data directory") && said.contains("/var/lib/etcd/data"), "{said}");
     }
     for (etcd, member) in [
         ("data_dir: /var/lib/etcd, data_device: /dev/vdb", ""),
         ("data_dir: /var/lib/etcd", ", etcd: { data_device: /dev/vdb }"),
     ] {
         let said = problems(etcd, member);
-        assert!(said.contains("would be mounted on /var/lib, the folder above"), "{said}");
+        assert!(said.contains("would be mounted on /var/lib, the parent directory"), "{said}");
     }
 }
 
@@ -100,8 +100,8 @@ fn a_cluster_of_3_7_cannot_form_by_a_discovery_url() {
         [(format!("version: 3.7.2, {url}"), ""), (format!("version: 3.6.15, {url}"), ", etcd: { version: 3.7.2 }")]
     {
         let said = problems_of(&etcd, member, "");
-        assert!(said.contains("3.7.2 cannot form a cluster by `discovery.url`"), "{said}");
-        assert!(said.contains("a cluster that exists does not need it") && said.contains("dns_srv"), "{said}");
+        assert!(said.contains("3.7.2 cannot bootstrap a cluster by `discovery.url`"), "{said}");
+        assert!(said.contains("an existing cluster does not need it") && said.contains("dns_srv"), "{said}");
     }
 }
 
@@ -154,5 +154,5 @@ fn an_authority_whose_key_is_another_one_is_found_at_once() {
         ),
     ]);
     let problems = load_paths(folder, &["a.yaml", "b.yaml"]).problems();
-    assert!(problems.contains("not that of an authority") && problems.contains("gone.crt"), "{problems}");
+    assert!(problems.contains("is not a CA certificate") && problems.contains("gone.crt"), "{problems}");
 }

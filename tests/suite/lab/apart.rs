@@ -110,7 +110,7 @@ fn a_restart_that_a_power_cut_took_is_in_doubt() {
     place.hosts[0].kill().unwrap();
     place.hosts[0].start().unwrap();
     let said = place.folder.run(&["resume"]).ends(2);
-    assert!(said.stdout.contains("in doubt: the host has booted while the job"), "{}", said.stdout);
+    assert!(said.stdout.contains("in doubt: the host has rebooted while the job"), "{}", said.stdout);
     assert_eq!(read(&place, "/root/starts"), "x\n");
     place.folder.run(&["resume", "--assume", "done", &format!("Site/{}/Restart", place.hosts[0].name())]).ends(0);
     assert_eq!(read(&place, "/root/after"), "x\n");

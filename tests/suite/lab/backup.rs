@@ -95,7 +95,7 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
     // From a follower, and with the hash that any member has.
     let leader = run(&site, &["status", "prod"]).ends(0);
     let through = manifest["member"].as_str().unwrap();
-    assert!(!leader.stdout.contains(&format!("{through} leads")), "{}", leader.stdout);
+    assert!(!leader.stdout.contains(&format!("{through} is the leader")), "{}", leader.stdout);
     let (hash, _) = hashes(&site).into_values().next().unwrap();
     assert_eq!(manifest["hash"]["hash"], hash);
 
@@ -127,7 +127,7 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
     assert_eq!(verify("first").ends(0).stdout.matches("ok  ").count(), 2);
     let other = Keys::named(&site.place.folder, "second");
     let shut = verify("second").ends(2);
-    assert!(shut.stdout.contains("none of your keys fits"), "{}", shut.stdout);
+    assert!(shut.stdout.contains("none of your keys matches"), "{}", shut.stdout);
     let rekey =
         ["backup", "rekey", "prod", "--from", "file:backups", "--recipient", &other.public, "--age-identity", "first"];
     run(&site, &rekey).ends(0);
@@ -182,7 +182,7 @@ fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
     };
     let healthy = restore(&site, &["--age-identity", "mine"]).ends(3);
     assert!(healthy.stdout.contains("--force"), "{}", healthy.stdout);
-    refused(&[], 2, "none of your keys fits");
+    refused(&[], 2, "none of your keys matches");
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     refused(&["--age-identity", "mine"], 2, "it ends after");
     let mut bad = whole.clone();
@@ -197,21 +197,21 @@ fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
     let mut forged: Value = serde_json::from_str(&text).unwrap();
     forged["etcd_version"] = "3.6.0".into();
     site.place.folder.write(&path, &forged.to_string());
-    refused(&["--age-identity", "mine"], 5, "was changed since it was written");
+    refused(&["--age-identity", "mine"], 5, "was changed after it was written");
     forged.as_object_mut().unwrap().remove("mac");
     site.place.folder.write(&path, &forged.to_string());
-    refused(&["--age-identity", "mine"], 5, "carries no authentication code");
+    refused(&["--age-identity", "mine"], 5, "has no authentication code");
     site.place.folder.write(&path, &text);
     refused(&["--age-identity", "mine", "--state-dir", "elsewhere"], 5, "elsewhere/backups/prod.key");
     refused(&["--backup-of", "other"], 5, "has no backup of `other`");
-    refused(&["--at", "2020-01-01T00:00:00Z"], 5, "that is as old");
+    refused(&["--at", "2020-01-01T00:00:00Z"], 5, "at or before that time");
     refused(&["--at", "yesterday"], 5, "is no time");
     let foreign = site.place.folder.path("foreign.db");
     fs::write(&foreign, vec![7; 4096 + 32]).unwrap();
     let said = run(&site, &["restore", "prod", "--from", "file:foreign.db", "--yes", "--force"]).ends(2);
     assert!(said.stdout.contains("foreign.db is damaged"), "{}", said.stdout);
     let nowhere = run(&site, &["restore", "prod", "--from", "file:nowhere", "--yes"]).ends(1);
-    assert!(nowhere.stderr.contains("there is no folder "), "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("there is no directory "), "{}", nowhere.stderr);
     assert_eq!(ids(), before);
     let nobody =
         run(&site, &["restore", "prod", "--from", "file:backups", "--force", "--age-identity", "mine"]).ends(5);
@@ -333,8 +333,8 @@ fn a_bucket_may_have_an_authority_of_its_own_and_forbid_to_write() {
     };
     let backup = ["backup", "prod", "--to", "s3:good/x"];
     told(run(&backup, &open, "gone.crt"), "gone.crt");
-    told(run(&backup, &open, "inventory.yaml"), "inventory.yaml holds no certificate");
-    told(run(&backup, &open, "shut.crt"), "`--s3-ca` names a file");
+    told(run(&backup, &open, "inventory.yaml"), "inventory.yaml contains no certificate");
+    told(run(&backup, &open, "shut.crt"), "name a file with its CA by `--s3-ca`");
     told(run(&backup, &shut, "shut.crt"), "no permission");
     assert_eq!(fs::read_dir(folder.path().join("good")).unwrap().count(), 0, "something was kept");
 
@@ -483,7 +483,7 @@ fn a_cluster_is_destroyed_after_a_last_backup_and_can_be_made_again() {
     let plan = destroy(&[&to[..], &["--check"]].concat()).ends(0);
     assert!(plan.stdout.contains("change "), "{}", plan.stdout);
     let nobody = destroy(&to).ends(5);
-    assert!(nobody.stderr.contains("--yes says so"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("--yes skips the prompt"), "{}", nobody.stderr);
     assert_eq!(get(&site, "a"), "one", "nothing has happened yet");
     assert!(names(&site, "backups").is_empty());
     // A machine of another cluster is left alone.
@@ -498,7 +498,7 @@ fn a_cluster_is_destroyed_after_a_last_backup_and_can_be_made_again() {
 
     // Who knows nothing of it must not take it for one that is gone.
     let stranger = destroy(&["--yes", "--state-dir", "elsewhere"]).ends(5);
-    assert!(stranger.stderr.contains("nothing is known here"), "{}", stranger.stderr);
+    assert!(stranger.stderr.contains("has no record of it"), "{}", stranger.stderr);
     assert_eq!(get(&site, "a"), "one");
 
     destroy(&[&to[..], &["--yes"]].concat()).ends(0);

@@ -159,7 +159,7 @@ fn another_authority_takes_over_and_clients_do_not_notice() {
     assert!(later.stderr.contains("rotate-ca prod --finish"), "{}", later.stderr);
     assert_eq!(starts(&site), running);
     let list = certs(&site, &["list"]).ends(0).stdout;
-    assert!(list.contains("in the phase `issue`, complete") && list.contains("As issued here"), "{list}");
+    assert!(list.contains("in the phase `issue`, complete") && list.contains("Certificates issued here"), "{list}");
     let late = rotate(&["--abandon"]).ends(3);
     assert!(late.stdout.contains("signs already") && late.stdout.contains("--finish"), "{}", late.stdout);
     let old = rotate(&[]).ends(3);

@@ -373,14 +373,14 @@ fn members_of_different_clusters_move_at_the_same_time_and_come_back() {
     for (cluster, new) in ["a-4", "b-4"].into_iter().enumerate() {
         estate.has_moved(cluster, new, estate.other());
     }
-    assert!(estate.drain(&[]).ends(0).stdout.contains("no member lives on"));
+    assert!(estate.drain(&[]).ends(0).stdout.contains("no member runs on"));
 
     // Back to the machines that they were on, one cluster after the other.
     let text = estate.is_free_again();
     estate.undrain(&["--check"]).ends(0);
     assert_eq!(estate.inventory(), text);
     let said = estate.undrain(&["--max-clusters", "1"]).ends(0);
-    assert!(said.stdout.contains("2 to come back, in 2 rounds"), "{}", said.stdout);
+    assert!(said.stdout.contains("2 to move back, in 2 rounds"), "{}", said.stdout);
     for (cluster, new) in ["a-5", "b-5"].into_iter().enumerate() {
         estate.has_moved(cluster, new, estate.full());
     }
@@ -409,7 +409,7 @@ fn a_cluster_that_may_not_change_does_not_keep_the_others() {
     estate.stranger_comes();
     let said = estate.drain(&[]).ends(3);
     assert!(said.stdout.contains("is still a learner"), "{}", said.stdout);
-    assert!(said.stdout.contains("not all of them got away"), "{}", said.stdout);
+    assert!(said.stdout.contains("not all members moved away"), "{}", said.stdout);
     estate.has_moved(0, "a-4", estate.other());
     let text = estate.inventory();
     assert!(text.contains("      b-3: {") && !text.contains("b-4:"), "{text}");
@@ -432,7 +432,7 @@ fn a_cluster_that_may_not_change_does_not_keep_the_others() {
     estate.is_free_again();
     estate.stranger_comes();
     let said = estate.undrain(&[]).ends(3);
-    assert!(said.stdout.contains("not all of them came back"), "{}", said.stdout);
+    assert!(said.stdout.contains("not all members moved back"), "{}", said.stdout);
     estate.has_moved(0, "a-5", estate.full());
     assert!(estate.inventory().contains("      b-4: {"), "{}", estate.inventory());
     estate.stranger_goes();
@@ -455,5 +455,5 @@ fn wherever_the_operator_is_killed_a_round_goes_on() {
     estate.ends_well();
     // Who lived there is known, although no process lived to see all of them go.
     let back = estate.run(&["undrain", estate.full().name(), "--stay", "--yes"]).ends(0);
-    assert!(back.stdout.contains("takes members again"), "{}", back.stdout);
+    assert!(back.stdout.contains("accepts members again"), "{}", back.stdout);
 }

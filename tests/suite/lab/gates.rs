@@ -242,7 +242,7 @@ fn a_3_4_with_authentication_is_told_so() {
     let site = Site::formed(1, "3.4", PLAIN);
     let upgrade = "profile: upgrade, from: 3.4.45, to: 3.5.34, snapshot: false, allow_outage: true";
     let shut = gate(&site, &site.names[0], upgrade).ends(3);
-    assert!(shut.stdout.contains("auth-3.4: authentication is on"), "{}", shut.stdout);
+    assert!(shut.stdout.contains("auth-3.4: authentication is enabled"), "{}", shut.stdout);
     let allowed = gate(&site, &site.names[0], &format!("{upgrade}, allow_auth_hop: true")).ends(3);
     assert!(!allowed.stdout.contains("auth-3.4"), "{}", allowed.stdout);
     let small = gate(&site, &site.names[0], "profile: restart").ends(3);

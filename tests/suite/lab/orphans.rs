@@ -41,7 +41,7 @@ fn a_guest_that_is_left_over_is_told_wherever_it_is() {
     let told: Vec<&str> = said.stdout.lines().filter(|line| line.contains("has a guest")).collect();
     assert_eq!(told.len(), 2, "{}", said.stdout);
     let elsewhere = format!(
-        "{second} has a guest etcd-0 (shut off) that nobody needs, since etcd-0 is on {first} now; `etcdrun ssh {second} -- virsh undefine"
+        "{second} has a guest etcd-0 (shut off) that is no longer used, because etcd-0 is on {first} now; `etcdrun ssh {second} -- virsh undefine"
     );
     assert!(told.iter().any(|line| line.contains(&elsewhere)), "{}", said.stdout);
     let running = format!("`etcdrun ssh {second} -- virsh destroy etcd-7` powers it off");

@@ -62,7 +62,7 @@ fn where_a_majority_has_its_data_etcd_is_started_and_nothing_else_happens() {
     says(&named, &format!("a new cluster of what {} has", site.names[0]));
     says(&named, &format!("{} HAS MORE", site.names[2]));
     let nobody = recover(&site, &[]).ends(5);
-    assert!(nobody.stderr.contains("--yes says so"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("--yes skips the prompt"), "{}", nobody.stderr);
     assert!(hosts[0].run(&["systemctl", "is-active", "etcd"]).is_err(), "nothing has happened yet");
     recover(&site, &["--yes"]).ends(0);
     assert_eq!((get(&site, "a").lines().next().unwrap(), beside(&hosts[2]).as_str()), ("two", ""));
@@ -245,7 +245,7 @@ fn a_drill_starts_a_server_on_a_backup_and_leaves_nothing() {
         let mut text: Value = serde_json::from_str(&whole).unwrap();
         text["hash"]["hash"] = 1.into();
         site.place.folder.write(&format!("backups/{name}"), &text.to_string());
-        says(&drill().ends(5), "was changed since it was written");
+        says(&drill().ends(5), "was changed after it was written");
         let anyway = [&words[..], &["--unauthenticated"]].concat();
         says(&site.place.folder.run(&anyway).ends(2), "and it was 1 when the backup was taken");
         assert_eq!(state(), before);

@@ -58,9 +58,7 @@ impl Example {
     /// A plan before the first run says what would be made, and leaves the hypervisors as they are.
     fn plan_makes_nothing(&self) {
         let plan = self.run(&["plan", "site.yaml"]).ends(0);
-        for word in
-            ["change      guest : Create the system disk", "change      guest : Define and start the guest"]
-        {
+        for word in ["change      guest : Create the system disk", "change      guest : Define and start the guest"] {
             assert!(plan.stdout.contains(word), "{word}:\n{}", plan.stdout);
         }
         assert!(

@@ -240,13 +240,13 @@ fn a_hypervisor_that_is_drained_takes_no_members_and_one_without_any_just_boots(
     folder.write("inventory.yaml", &text);
     let run = |words: &[&str]| folder.run(&[words, &["-i", "inventory.yaml"]].concat());
     let said = run(&["drain", empty, "--yes"]).ends(0);
-    assert!(said.stdout.contains("no member lives on") && said.stdout.contains("undrain"), "{}", said.stdout);
+    assert!(said.stdout.contains("no member runs on") && said.stdout.contains("undrain"), "{}", said.stdout);
     let said = run(&["member", "move", &site.names[0], "--to", empty, "--ip", "192.0.2.1", "--yes"]).ends(5);
     assert!(said.stderr.contains("is drained"), "{}", said.stderr);
     // Those that are left are no way out for a machine of its own.
     let said = run(&["drain", hypervisors.hosts[0].name(), "--yes"]);
     assert_ne!(said.code, 0, "{}", said.stdout);
-    assert!(run(&["undrain", empty, "--yes"]).ends(0).stdout.contains("takes members again"));
+    assert!(run(&["undrain", empty, "--yes"]).ends(0).stdout.contains("accepts members again"));
     assert!(run(&["undrain", empty, "--yes"]).ends(0).stdout.contains("is not drained"));
     let before = boot(&spare.hosts[0]);
     run(&["drain", empty, "--reboot", "--yes"]).ends(0);

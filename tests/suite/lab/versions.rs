@@ -46,7 +46,8 @@ fn a_half_done_upgrade_goes_back_and_a_whole_one_down() {
     let said = said.ends(0);
     all_run(&site, &old);
     nothing_is_lost(&site, &written);
-    let restarts = said.stdout.lines().filter(|line| line.starts_with("changed") && line.contains("etcd : Start or restart etcd"));
+    let restarts =
+        said.stdout.lines().filter(|line| line.starts_with("changed") && line.contains("etcd : Start or restart etcd"));
     assert_eq!(restarts.count(), 2, "{}", said.stdout);
 
     // All the way up, and down by etcd's leave.

@@ -85,7 +85,11 @@ fn a_plan_that_is_none_has_a_way_out() {
     bench.folder.run(&["playbook", "--plan", "site.plan", "site.yaml"]).ends(5);
     bench.playbook("- hosts: all\n  tasks: [{ fail: { msg: no } }]\n");
     let said = bench.folder.run(&["plan", "site.yaml", "--out", "failed.plan"]).ends(5);
-    assert!(said.stderr.contains("it is not saved") && !bench.folder.path("failed.plan").exists(), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("the plan was not saved") && !bench.folder.path("failed.plan").exists(),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]

@@ -87,7 +87,7 @@ async fn a_job_over_its_limit_is_ended_with_all_it_started() {
         let body = "sh -c 'trap \"\" TERM; echo $$ >>\"$HOME/pids\"; while :; do sleep 0.1; done' & sh -c 'echo $$ >>\"$HOME/pids\"; echo said; sleep 60'";
         session.detach(Payload::new(body).capture(), "long", Some(Duration::from_millis(600))).await.unwrap();
         let JobState::Finished(outcome) = outcome_of(&session, "long").await else { panic!("{shell:?}") };
-        assert_eq!((outcome.failed, outcome.msg.as_str()), (true, "took longer than it may, and was ended"));
+        assert_eq!((outcome.failed, outcome.msg.as_str()), (true, "exceeded its timeout, and was ended"));
         assert_eq!(outcome.stdout, "said");
         let pids = std::fs::read_to_string(home.path().join("pids")).unwrap();
         assert_eq!(pids.lines().count(), 2);

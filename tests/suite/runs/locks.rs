@@ -298,7 +298,7 @@ fn commands_that_only_look_do_not_exclude_each_other() {
     bench.folder.write("look.go", "");
     assert_eq!(first.wait().unwrap().code(), Some(0));
     let said = bench.folder.run(&["exec", "h1", "--read-only", "-m", "file", "-a", "path=/tmp/x state=touch"]).ends(5);
-    assert!(said.stderr.contains("--read-only is for commands"), "{}", said.stderr);
+    assert!(said.stderr.contains("--read-only is only for commands"), "{}", said.stderr);
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn who_leaves_at_once_is_told_what_stays() {
     let said = String::from_utf8(output.stderr).unwrap();
     let id = bench.run_id();
     assert_eq!(output.status.code(), Some(130), "{said}");
-    for part in ["goes on there", &format!("`etcdrun resume {id}`"), &format!("`etcdrun unlock {id}`")] {
+    for part in ["continue on their hosts", &format!("`etcdrun resume {id}`"), &format!("`etcdrun unlock {id}`")] {
         assert!(said.contains(part), "lacks {part:?}:\n{said}");
     }
     assert_eq!(locks(&bench), ["host-h1.lock"]);

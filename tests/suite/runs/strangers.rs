@@ -35,7 +35,7 @@ fn a_run_of_somebody_else_is_not_resumed() {
     refused("bundle.json: it belongs to uid 54321");
     chown(run.join("bundle.json"), Some(0), None).unwrap();
     mode(&run.join("journal"), 0o666);
-    refused("journal: every account of this machine can write to it (mode 0666)");
+    refused("journal: every local account can write to it (mode 0666)");
     mode(&run.join("journal"), 0o600);
     // As a checkout of a repository makes folders.
     mode(&run, 0o755);
@@ -72,7 +72,7 @@ fn settings_of_somebody_else_are_refused_with_the_way_out() {
     chown(&path, Some(0), None).unwrap();
     mode(&path, 0o646);
     let refused = list().ends(5);
-    assert!(refused.stderr.contains("every account of this machine can write to it"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("every local account can write to it"), "{}", refused.stderr);
     // A group of several may write to it.
     mode(&path, 0o664);
     chown(&path, None, Some(STRANGER)).unwrap();

@@ -47,7 +47,11 @@ fn without_the_key_a_run_says_where_and_what_to_do() {
     Keys::new(&folder);
     let said = folder.run(&["playbook", "site.yaml"]).ends(5);
     assert!(said.stderr.contains("inventory.yaml:8:"), "{}", said.stderr);
-    assert!(said.stderr.contains("encrypted to an age recipient (X25519); none of your keys fits"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("encrypted to an age recipient (X25519); none of your keys matches"),
+        "{}",
+        said.stderr
+    );
     assert!(
         said.stderr.contains(".config/etcdrun/identity") && said.stderr.contains("--age-identity"),
         "{}",
@@ -83,7 +87,7 @@ fn a_passphrase_comes_from_a_file() {
     assert!(run("pass").ends(0).stdout.contains("<secret>"));
     let wrong = run("wrong").ends(5);
     assert!(
-        wrong.stderr.contains("the passphrase does not fit") && !wrong.stderr.contains("incorrect"),
+        wrong.stderr.contains("the passphrase is wrong") && !wrong.stderr.contains("incorrect"),
         "{}",
         wrong.stderr
     );
@@ -128,7 +132,11 @@ fn a_source_that_cannot_be_opened_is_told_before_anything_runs() {
     folder.write("inventory.yaml", "hosts: { h1: {} }\n").write("key.pem", &keys.armored("a private key\n"));
     folder.write("site.yaml", "- hosts: all\n  tasks:\n    - copy: { src: key.pem, dest: /nowhere/key.pem }\n");
     let said = folder.run(&["playbook", "site.yaml"]).ends(5);
-    assert!(said.stderr.contains("site.yaml:3:") && said.stderr.contains("none of your keys fits"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("site.yaml:3:") && said.stderr.contains("none of your keys matches"),
+        "{}",
+        said.stderr
+    );
     folder.run(&["lint", "site.yaml"]).ends(0);
 }
 

@@ -124,7 +124,7 @@ fn rekeying_changes_who_can_read_and_nothing_else() {
     assert_ne!(before, after);
     for file in ["vars.yaml", "whole"] {
         let said = folder.run(&["secret", "view", file]).ends(5);
-        assert!(said.stderr.contains(file) && said.stderr.contains("none of your keys fits"), "{}", said.stderr);
+        assert!(said.stderr.contains(file) && said.stderr.contains("none of your keys matches"), "{}", said.stderr);
     }
     let shown = folder.run(&["secret", "view", "whole", "--age-identity", "other"]).ends(0);
     assert_eq!(shown.stdout, "a whole file\n");

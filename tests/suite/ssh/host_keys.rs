@@ -149,7 +149,7 @@ async fn a_guest_whose_key_was_not_learnt_is_not_even_asked() {
     let said = words(&sshd, &error).replace(&port.to_string(), "PORT");
     insta::assert_snapshot!(said, @r"
     the key of a (127.0.1.1:PORT) has not been learnt: there is none for prod/a in FOLDER/pins
-    site.yaml makes the guest, and learns its key from its hypervisor; if another machine has made it, the state folder there has its key
+    `etcdrun playbook site.yaml` pins it when the guest boots; if the guest was created from another workstation, the state directory there has its key
     ");
     assert_eq!(anybody.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "somebody knocked");
     // The same one, once it is known.

@@ -23,7 +23,8 @@ impl FromStr for Version {
     type Err = ParseScalarError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || ParseScalarError(format!("`{text}` is not a version of etcd; write it whole, like 3.5.34"));
+        let wrong =
+            || ParseScalarError(format!("`{text}` is not a version of etcd; expected a full version like 3.5.34"));
         let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.').map(str::parse::<u16>);
         let mut next = || numbers.next().and_then(Result::ok).ok_or_else(wrong);
         let version = Self { major: next()?, minor: next()?, patch: next()? };

@@ -50,7 +50,7 @@ pub(super) fn load(
     let bytes = Zeroizing::new(std::fs::read(path).map_err(Unusable::Missing)?);
     let wrong = |what: &str, help: &str| Unusable::Wrong(OpenError::new(format!("{}: {what}", path.display()), help));
     if let Some(why) = exposed(path) {
-        let help = "an identity that others can read opens for them all that it opens for you";
+        let help = "others who can read an identity can decrypt everything that you can";
         return Err(Unusable::Exposed(OpenError::new(format!("the identity file {} {why}", path.display()), help)));
     }
     if is_sealed(&bytes) {
@@ -58,7 +58,7 @@ pub(super) fn load(
             open_with_passphrase(&bytes, &passphrase(&format!("{}", path.display())).map_err(Unusable::Wrong)?);
         let opened = opened.map_err(|message| wrong(&message, "type the passphrase of this identity file"))?;
         let text = std::str::from_utf8(&opened).unwrap_or_default();
-        return age_identities(text).ok_or_else(|| wrong("has no identity in it", MAKE_ONE));
+        return age_identities(text).ok_or_else(|| wrong("contains no identity", MAKE_ONE));
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| wrong("is not an identity file", MAKE_ONE))?;
     if text.trim_start().starts_with("-----BEGIN") {
@@ -67,8 +67,8 @@ pub(super) fn load(
     age_identities(text).ok_or_else(|| wrong("is not an identity file", MAKE_ONE))
 }
 
-const MAKE_ONE: &str = "`age-keygen -o FILE` makes an identity file; an SSH key without a FIDO token will do as well";
-const SSH_KINDS: &str = "age takes SSH keys of the kinds ssh-ed25519 and ssh-rsa";
+const MAKE_ONE: &str = "`age-keygen -o FILE` creates an identity file; an SSH key without a FIDO token works as well";
+const SSH_KINDS: &str = "age accepts SSH keys of the kinds ssh-ed25519 and ssh-rsa";
 
 /// The lines of an age-keygen file; `None` if one is not an identity or there is none.
 fn age_identities(text: &str) -> Option<Vec<Identity>> {
@@ -81,7 +81,7 @@ fn ssh_identity(path: &Path, text: &str) -> Result<Identity, String> {
     let parsed = ssh::Identity::from_buffer(text.as_bytes(), None).map_err(|error| error.to_string())?;
     match parsed {
         ssh::Identity::Encrypted(key) => locked(path, text, key).map(|key| Identity::LockedSsh(Box::new(key))),
-        ssh::Identity::Unsupported(_) => Err("is an SSH key of a kind that age does not take".to_owned()),
+        ssh::Identity::Unsupported(_) => Err("is an SSH key of a kind that age does not accept".to_owned()),
         open => Ok(Identity::Ssh(Box::new(open))),
     }
 }
@@ -143,7 +143,7 @@ pub(super) fn open_with_passphrase(sealed: &[u8], passphrase: &SecretString) -> 
         age::DecryptError::ExcessiveWork { .. } => "it asks for more work than any passphrase is worth".to_owned(),
         age::DecryptError::KeyDecryptionFailed
         | age::DecryptError::DecryptionFailed
-        | age::DecryptError::NoMatchingKeys => "the passphrase does not fit".to_owned(),
+        | age::DecryptError::NoMatchingKeys => "the passphrase is wrong".to_owned(),
         other => other.to_string(),
     })
 }

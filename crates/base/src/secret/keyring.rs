@@ -92,7 +92,7 @@ impl Keyring {
         match answer {
             Some(answer) => Ok(self.noted(&answer)),
             None => Err(OpenError::new(
-                format!("{path} wants a passphrase, and nobody can be asked"),
+                format!("{path} needs a passphrase, and there is no terminal to prompt for it"),
                 "run on a terminal, or use an identity without a passphrase",
             )),
         }
@@ -143,9 +143,9 @@ impl Keyring {
 
     fn no_key(&self, stanzas: &[Stanza]) -> OpenError {
         let tried: Vec<String> = self.places().iter().map(|path| path.display().to_string()).collect();
-        let message = format!("encrypted to {}; none of your keys fits", header::describe(stanzas));
+        let message = format!("encrypted to {}; none of your keys matches", header::describe(stanzas));
         let help = format!(
-            "tried {}; name the identity file with --age-identity, or have somebody who can open it add you with `etcdrun secret rekey`",
+            "tried {}; name the identity file with --age-identity, or have someone who can decrypt it add you with `etcdrun secret rekey`",
             tried.join(", ")
         );
         OpenError::new(message, help)
@@ -157,8 +157,8 @@ fn make_identity(path: &Path) -> Result<String, OpenError> {
     use age::secrecy::ExposeSecret;
     let wrong = |error: std::io::Error| {
         OpenError::new(
-            format!("cannot make an identity at {}: {error}", path.display()),
-            "name one with --age-identity, or say who may open it (`tls.ca.recipients`, .age-recipients)",
+            format!("cannot create an identity at {}: {error}", path.display()),
+            "name one with --age-identity, or name recipients (`tls.ca.recipients`, .age-recipients)",
         )
     };
     let identity = age::x25519::Identity::generate();
@@ -220,7 +220,7 @@ impl Opener for Keyring {
         open_with_passphrase(sealed, &passphrase).map_err(|message| {
             OpenError::new(
                 format!("encrypted with a passphrase: {message}"),
-                "one passphrase is taken for all of a run; is it the one in --age-passphrase-file?",
+                "a run uses one passphrase for everything; check the one in --age-passphrase-file",
             )
         })
     }
@@ -232,7 +232,7 @@ fn damaged(error: &age::DecryptError) -> OpenError {
 
 fn nobody_to_ask() -> OpenError {
     OpenError::new(
-        "this needs a passphrase, and nobody can be asked for it",
+        "this needs a passphrase, and there is no terminal to prompt for it",
         "run on a terminal, or name a file with --age-passphrase-file",
     )
 }

@@ -39,9 +39,7 @@ fn recipient(line: &str) -> Result<Box<dyn age::Recipient + Send>, String> {
     }
     // An identity in the place of a recipient must not be repeated on a screen.
     match line.starts_with("AGE-SECRET-KEY") {
-        true => {
-            Err("a secret identity stands where a recipient belongs; `age-keygen -y FILE` prints the recipient".into())
-        }
+        true => Err("expected a recipient, found a secret identity; `age-keygen -y FILE` prints the recipient".into()),
         false => Err(format!("`{line}` is not a recipient: those start with age1, ssh-ed25519 or ssh-rsa")),
     }
 }

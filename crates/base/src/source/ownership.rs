@@ -18,14 +18,14 @@ pub fn distrust(path: &Path) -> Option<String> {
 fn reason(found: &fs::Metadata) -> Option<String> {
     let (uid, mode) = (found.uid(), found.mode() & 0o7777);
     if !is_trusted(uid) {
-        return Some(format!("it belongs to {}, and neither to you nor to root", user(uid)));
+        return Some(format!("it belongs to {}, neither to you nor to root", user(uid)));
     }
     // The mode of a link says nothing.
     if found.is_symlink() {
         return None;
     }
     if mode & WRITABLE_BY_ALL != 0 {
-        return Some(format!("every account of this machine can write to it (mode {mode:04o})"));
+        return Some(format!("every local account can write to it (mode {mode:04o})"));
     }
     if mode & WRITABLE_BY_GROUP != 0 && !Groups::read().is_private(found.gid(), uid) {
         return Some(format!("the group {} can write to it (mode {mode:04o})", group(found.gid())));

@@ -33,7 +33,7 @@ pub fn parse(sources: &Sources, file: FileId, diagnostics: &mut Diagnostics) -> 
     if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         diagnostics.push(
             Diagnostic::error(Span::new(file, at, at + 1), "this file is not YAML text: it has a control character")
-                .help("is this a binary file, or does it need decrypting first?"),
+                .help("it may be a binary file, or still encrypted"),
         );
         return None;
     }
@@ -120,7 +120,7 @@ impl<'t> Builder<'t, '_> {
                 _ if root.is_some() => {
                     let span = self.span(raw);
                     self.fail(
-                        Diagnostic::error(span, "a second YAML document begins here")
+                        Diagnostic::error(span, "a second YAML document starts here")
                             .help("keep one document per file; a directory of files is merged"),
                     );
                     return None;
@@ -222,7 +222,7 @@ impl<'t> Builder<'t, '_> {
             .map_err(|error| Diagnostic::error(node.span, error.message).maybe_help(error.help))?;
         let text = std::str::from_utf8(&opened).map_err(|_| {
             Diagnostic::error(node.span, "this secret is not UTF-8 text")
-                .help("encrypt it as a file of its own, and bring it to the host with `copy`")
+                .help("encrypt it as a separate file, and copy it to the host with `copy`")
         })?;
         Ok(Node { span: node.span, tag: Some(OPENED_TAG.into()), kind: Kind::String(text.into()) })
     }
@@ -231,7 +231,7 @@ impl<'t> Builder<'t, '_> {
     fn in_secret_file(&mut self, node: Node) -> Node {
         if node.is_template() {
             let warning =
-                Diagnostic::warning(node.span, "nothing in an encrypted file is rendered; this stays as it is");
+                Diagnostic::warning(node.span, "nothing in an encrypted file is rendered; this stays unchanged");
             self.diagnostics.push(warning.help("put the template into a file that is not encrypted"));
         }
         match node.kind {

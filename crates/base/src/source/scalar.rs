@@ -72,5 +72,5 @@ scalar!(Seconds, "Duration", {
 });
 scalar!(Version, "Version", {
     "type": "string",
-    "description": "A version of etcd, whole: 3.5.34."
+    "description": "A full version of etcd: 3.5.34."
 });

@@ -23,7 +23,7 @@ pub trait Opener: Send + Sync {
     /// Opens what is too large for memory, as it is read. What comes is right only once its end has come.
     fn open_stream(&self, sealed: Box<dyn std::io::Read + Send>) -> Result<Box<dyn std::io::Read + Send>, OpenError> {
         let _ = sealed;
-        Err(OpenError::new("there is no key here that opens it", "name one with --age-identity"))
+        Err(OpenError::new("there is no key here that decrypts it", "name one with --age-identity"))
     }
 
     /// The recipient that the operator's own key is, for what only they have to open; made if there is none.

@@ -121,7 +121,7 @@ impl Sources {
         if !is_sealed(&bytes) {
             return Ok(self.add(path, as_text(bytes).map_err(wrong)?));
         }
-        let Some(opener) = &self.opener else { return Err(wrong("is encrypted, and is not opened here".into())) };
+        let Some(opener) = &self.opener else { return Err(wrong("is encrypted, and is not decrypted here".into())) };
         let opened = opener.open(&bytes).map_err(|error| wrong(error.message).maybe_help(error.help))?;
         let text = Zeroizing::new(as_text(opened.to_vec()).map_err(wrong)?);
         Ok(self.add_secret(path, text))
@@ -161,7 +161,7 @@ impl Sources {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     if disk::find(path) == disk::Found::Folder {
-        return Err("is a directory, and a file belongs here".into());
+        return Err("is a directory; expected a file".into());
     }
     let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
     // A size limit on the read itself: a device or a growing file has no honest length.

@@ -24,7 +24,7 @@ pub enum StateError {
     NothingUnfinished,
     #[error("`{0}` could be any of: {1}")]
     Ambiguous(String, String),
-    #[error("run {0} is going on right now")]
+    #[error("run {0} is active")]
     Running(String),
     #[error("run {0} cannot be resumed: {1}")]
     NotResumable(String, String),
@@ -48,11 +48,11 @@ impl StateError {
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Disk { full: true, .. } => {
-                Some("free some space (`etcdrun runs prune` removes old runs), then `etcdrun resume`".to_owned())
+                Some("free some space (`etcdrun runs prune` deletes old runs), then run `etcdrun resume`".to_owned())
             }
-            Self::Disk { .. } => Some("`--state-dir` names another folder to keep runs in".to_owned()),
+            Self::Disk { .. } => Some("name another state directory with `--state-dir`".to_owned()),
             Self::Damaged { path, line, .. } => Some(format!(
-                "lines 1 to {} of {} can be read; put the file back from a copy, or run the playbook again",
+                "lines 1 to {} of {} can be read; restore the file from a copy, or run the playbook again",
                 line - 1,
                 path.display()
             )),
@@ -61,10 +61,10 @@ impl StateError {
             }
             Self::Running(_) => Some("wait for it, or end it".to_owned()),
             Self::Stranger { path, .. } => Some(format!(
-                "it decides what is run; if you trust it, make it yours: `chown -R $USER {0}`, then `chmod -R go-rwx {0}`",
+                "it decides what etcdrun runs; if you trust it, make it yours: `chown -R $USER {0}`, then `chmod -R go-rwx {0}`",
                 path.display()
             )),
-            Self::Plan { .. } => Some("`etcdrun plan FILE --out PLAN` makes a new one".to_owned()),
+            Self::Plan { .. } => Some("create a new one with `etcdrun plan FILE --out PLAN`".to_owned()),
             Self::NotResumable(..) => None,
         }
     }

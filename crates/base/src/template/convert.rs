@@ -53,7 +53,7 @@ fn nested(value: &Value, depth: usize) -> Result<model::Value, Error> {
         ValueKind::Seq | ValueKind::Iterable => sequence(value, depth)?,
         ValueKind::Map => map(value, depth)?,
         ValueKind::Invalid => return Err(revealed(value)),
-        _ if is_omit(value) => return Err(invalid("`omit` stands only where a whole value may be left out")),
+        _ if is_omit(value) => return Err(invalid("`omit` is allowed only where a complete value may be omitted")),
         _ => return Err(invalid("a function is not a value; is a call missing its parentheses?")),
     })
 }

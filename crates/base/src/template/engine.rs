@@ -204,8 +204,8 @@ impl Engine {
     fn undefined(&self, compiled: &Compiled, place: Place<'_>, scope: &Scope) -> Diagnostic {
         let text = place.text[compiled.base..].trim_end_matches(['}', '-', '+']).trim();
         if text.contains(" if ") && !text.contains(" else ") {
-            let message = "this `if` does not hold and has no `else`";
-            return Diagnostic::error(place.span, message).help("say what to use otherwise: `... else omit`");
+            let message = "this `if` is false and has no `else`";
+            return Diagnostic::error(place.span, message).help("add an alternative: `... else omit`");
         }
         let problem = Problem::undefined(text, self, scope);
         let error = Error::new(minijinja::ErrorKind::UndefinedError, problem.message);
@@ -279,9 +279,9 @@ fn not_a_condition(value: &Rendered, span: Span) -> Diagnostic {
             (format!("the string {:?}", value.to_string()), "compare it with something, or use `| bool`")
         }
         ValueKind::Number => (format!("the number {value}"), "compare it with something, such as `> 0`"),
-        ValueKind::None => ("none".to_owned(), "ask with `is not none`, or `is defined`"),
-        ValueKind::Seq | ValueKind::Iterable => ("a list".to_owned(), "ask with `| length > 0`"),
-        ValueKind::Map => ("a mapping".to_owned(), "ask with `| length > 0`"),
+        ValueKind::None => ("none".to_owned(), "use `is not none`, or `is defined`"),
+        ValueKind::Seq | ValueKind::Iterable => ("a list".to_owned(), "use `| length > 0`"),
+        ValueKind::Map => ("a mapping".to_owned(), "use `| length > 0`"),
         kind => (format!("a {kind}"), "a condition must be true or false"),
     };
     Diagnostic::error(span, format!("this condition is {what}, not true or false")).help(help)

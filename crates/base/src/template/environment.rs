@@ -62,7 +62,7 @@ fn printable(value: &Value) -> Result<Option<&Value>, Error> {
         ValueKind::Undefined => Err(undefined(value)),
         ValueKind::None => Ok(None),
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => to_value(value).map(|_| Some(value)),
-        _ if is_omit(value) => Err(invalid("`omit` stands only where a whole value may be left out")),
+        _ if is_omit(value) => Err(invalid("`omit` is allowed only where a complete value may be omitted")),
         _ => Ok(Some(value)),
     }
 }

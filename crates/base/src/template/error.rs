@@ -144,7 +144,7 @@ impl Problem {
             ErrorKind::UnknownFunction => unknown(CallKind::Function, detail),
             ErrorKind::SyntaxError => (format!("this template is not valid: {detail}"), None),
             ErrorKind::OutOfFuel => {
-                ("this template never seems to end".to_owned(), Some("look for a loop inside a loop".to_owned()))
+                ("this template never seems to end".to_owned(), Some("check for nested loops".to_owned()))
             }
             kind if detail.is_empty() => (kind.to_string(), None),
             _ => (innermost_detail(error), None),
@@ -206,7 +206,7 @@ fn undefined_help(path: &str, engine: &Engine, scope: &Scope) -> String {
     let names = scope.names();
     match did_you_mean(root, names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("define `{root}`, or say what to use instead: `{path} | default(...)`"),
+        None => format!("define `{root}`, or add a default: `{path} | default(...)`"),
     }
 }
 

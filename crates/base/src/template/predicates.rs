@@ -47,7 +47,7 @@ fn flag(result: &Value, name: &str) -> Result<bool, Error> {
     match result.kind() {
         ValueKind::Map => Ok(result.get_attr(name)?.is_true()),
         ValueKind::Undefined => Err(undefined(result)),
-        kind => Err(invalid(format!("`is {name}` asks a registered result, and this is a {kind}"))),
+        kind => Err(invalid(format!("`is {name}` needs a registered result, and this is a {kind}"))),
     }
 }
 

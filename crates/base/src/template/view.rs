@@ -65,7 +65,7 @@ fn scalar(engine: &Engine, scope: &Scope, node: &Node, describe: impl FnOnce() -
 
 /// Nothing may be concluded from a text that is not the value.
 fn sealed(node: &Node) -> Diagnostic {
-    Diagnostic::error(node.span, "this value is encrypted, and this command does not open it")
+    Diagnostic::error(node.span, "this value is encrypted, and this command does not decrypt it")
 }
 
 fn failed(problem: Diagnostic) -> Value {

@@ -90,11 +90,11 @@ async fn read_manifest(store: &Store, name: &str) -> Result<Manifest, BackupErro
     let bytes = store.read_small(name).await?;
     let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
     if manifest.format != FORMAT {
-        return Err(wrong(format!("its format is {}, and this etcdrun reads {FORMAT}", manifest.format)));
+        return Err(wrong(format!("its format is {}, and this etcdrun supports {FORMAT}", manifest.format)));
     }
     // A file elsewhere is not what stands beside the manifest.
     if manifest.file.contains('/') || manifest.name() != name {
-        return Err(wrong("its names do not fit".into()));
+        return Err(wrong("its names do not match".into()));
     }
     Ok(manifest)
 }
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(kept.damaged.len(), 1, "{kept:?}");
         let damaged = &kept.damaged[0];
         assert_eq!((damaged.name.as_str(), damaged.revision), ("prod-r9-19700412T000000Z.json", 9));
-        assert!(damaged.why.contains("is no manifest of a backup"), "{}", damaged.why);
+        assert!(damaged.why.contains("is not a manifest of a backup"), "{}", damaged.why);
         assert_eq!(kept.damaged_since(&good, None).count(), 1);
         assert_eq!(kept.damaged_since(&good, Some(good.taken)).count(), 0);
         assert!(kept.leftovers.is_empty(), "what belongs to it stays: {kept:?}");

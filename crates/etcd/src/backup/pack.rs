@@ -245,7 +245,7 @@ fn open(
 
 fn compare(seen: &Packed, manifest: &Manifest, name: &str) -> Result<(), BackupError> {
     if seen.size != manifest.stored_size {
-        let why = format!("it has {} bytes, and its manifest says {}", seen.size, manifest.stored_size);
+        let why = format!("it has {} bytes, but its manifest has {}", seen.size, manifest.stored_size);
         return Err(damaged(name, &why));
     }
     match seen.sha256 == manifest.stored_sha256 {
@@ -270,7 +270,7 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
-            io::Error::other(format!("it unpacks to more than the {} that its manifest says", ByteSize(self.all)))
+            io::Error::other(format!("it unpacks to more than the {} of its manifest", ByteSize(self.all)))
         })?;
         Ok(count)
     }

@@ -60,7 +60,7 @@ impl Access {
         let endpoint = self.endpoint.clone().or_else(|| names.iter().find_map(|name| std::env::var(name).ok()))?;
         is_exposed(&endpoint).then(|| {
             format!(
-                "backups go to {endpoint} without TLS: who is on the way can read what is not encrypted, and replace what is there; use https://"
+                "backups are sent to {endpoint} without TLS: others on the network can read unencrypted backups and replace them; use https://"
             )
         })
     }

@@ -83,7 +83,7 @@ impl Store {
     pub async fn list(&self) -> Result<Vec<Entry>, BackupError> {
         match self {
             Self::Folder(folder) => {
-                let what = || format!("folder {}", folder.display());
+                let what = || format!("directory {}", folder.display());
                 let mut entries = fs::read_dir(folder).await.map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => BackupError::NoPlace(what()),
                     _ => BackupError::io(what(), &error),
@@ -117,7 +117,7 @@ impl Store {
                 let dest = folder.join(name);
                 let part = folder.join(format!("{name}.part"));
                 let made = fs::create_dir_all(folder).await;
-                made.map_err(|error| BackupError::io(format!("make the folder {}", folder.display()), &error))?;
+                made.map_err(|error| BackupError::io(format!("create the directory {}", folder.display()), &error))?;
                 let file = create_part(&part);
                 let file = file.map_err(|error| BackupError::io(format!("write {}", part.display()), &error))?;
                 Ok(Sink::File { part, dest, file })
@@ -287,7 +287,7 @@ fn bucket_store(place: &Place, bucket: &str, access: &Access) -> Result<Arc<dyn 
         let found =
             Certificate::from_pem_bundle(&pem).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
         if found.is_empty() {
-            return Err(wrong(format!("{} holds no certificate", path.display())));
+            return Err(wrong(format!("{} contains no certificate", path.display())));
         }
         client = found.into_iter().fold(client, ClientOptions::with_root_certificate);
     }
@@ -329,10 +329,9 @@ fn refused(what: String, error: &object_store::Error) -> BackupError {
         {
             BackupError::Forbidden { what, why: "the credentials do not allow it".into() }
         }
-        _ if is_by_a_stranger(&why) => BackupError::Failed {
-            what,
-            why: format!("{why}; `--s3-ca` names a file with the authority that it is from"),
-        },
+        _ if is_by_a_stranger(&why) => {
+            BackupError::Failed { what, why: format!("{why}; name a file with its CA by `--s3-ca`") }
+        }
         _ => BackupError::Failed { what, why },
     }
 }

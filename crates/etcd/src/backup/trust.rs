@@ -83,14 +83,16 @@ impl Keys {
         };
         let mode = fs::metadata(&path).map_err(|error| BackupError::io(what(), &error))?.mode();
         if mode & 0o077 != 0 {
-            let why =
-                format!("others can read it, and who has it can forge backups; run `chmod 600 {}`", path.display());
+            let why = format!(
+                "others can read it, and anyone who has it can forge backups; run `chmod 600 {}`",
+                path.display()
+            );
             return Err(BackupError::Failed { what: what(), why });
         }
         let keys: Option<Vec<Key>> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(parse).collect();
         match keys {
             Some(keys) => Ok(Self { path, keys }),
-            None => Err(BackupError::Failed { what: what(), why: "a line of it is no key".into() }),
+            None => Err(BackupError::Failed { what: what(), why: "a line of it is not a key".into() }),
         }
     }
 
@@ -201,7 +203,7 @@ impl Trust {
         let most = manifest.stored_size.saturating_mul(MOST_COMPRESSED).max(SMALL);
         if manifest.size > most {
             let why = format!(
-                "{} are said to hold {}, which no database does",
+                "{} are said to contain {}, which no database does",
                 ByteSize(manifest.stored_size),
                 ByteSize(manifest.size)
             );
@@ -214,16 +216,14 @@ impl Trust {
         let path = self.keys.path.display();
         match verdict {
             Verdict::Authentic => String::new(),
-            Verdict::Unsigned => "it carries no authentication code, so anybody may have written it".into(),
+            Verdict::Unsigned => "it has no authentication code, so its origin is unknown".into(),
             Verdict::OtherKey if self.keys.is_empty() => {
-                format!(
-                    "there is no {path} here, the key that it was signed with; bring it from where the backup was made"
-                )
+                format!("the key {path} that it was signed with is missing; copy it from where the backup was taken")
             }
             Verdict::OtherKey => format!(
-                "it was signed with another key than those of {path}; add that key as a line of its own, from where the backup was made"
+                "it was signed with a key that is not in {path}; add that key as another line, from where the backup was taken"
             ),
-            Verdict::Forged => "its authentication code does not fit: it was changed since it was written".into(),
+            Verdict::Forged => "its authentication code does not match: it was changed after it was written".into(),
         }
     }
 }

@@ -46,7 +46,7 @@ pub static ADVISORIES: &[Advisory] = &[
     },
     Advisory {
         id: "CVE-2026-33343",
-        what: "nested transactions pass permissions by",
+        what: "nested transactions bypass permissions",
         fixed: &[three(4, 42), three(5, 28), three(6, 9)],
     },
     Advisory {
@@ -61,7 +61,7 @@ pub static ADVISORIES: &[Advisory] = &[
     },
     Advisory {
         id: "GHSA-xg4h-6gfc-h4m8",
-        what: "who may read one key can watch all keys behind it",
+        what: "a user who may read one key can watch all keys after it",
         fixed: &[three(5, 33), three(6, 14), three(7, 1)],
     },
     Advisory {

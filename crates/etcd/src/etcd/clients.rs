@@ -22,8 +22,8 @@ pub(super) fn refusal(client: &EtcdClient, step: Step) -> Option<(String, String
     // The first fix went too far: only root could list members, until the next release.
     if GUARDED.contains(&to) {
         return Some((
-            format!("authentication is on, and etcd {to} lets only root list the members, which Patroni needs"),
-            format!("take a later {}.{}", to.major, to.minor),
+            format!("authentication is enabled, and etcd {to} lets only root list the members, which Patroni needs"),
+            format!("use a later {}.{}", to.major, to.minor),
         ));
     }
     if !is_guarded(to) || is_guarded(step.from) || logs_in_everywhere(*version) {
@@ -32,7 +32,7 @@ pub(super) fn refusal(client: &EtcdClient, step: Step) -> Option<(String, String
     let [three, four, latest] = PATRONI;
     Some((
         format!(
-            "authentication is on, and Patroni {version} lists members and renews leases without a login, which etcd {to} refuses: PostgreSQL would lose its leader"
+            "authentication is enabled, and Patroni {version} lists members and renews leases without a login, which etcd {to} refuses: PostgreSQL would lose its leader"
         ),
         format!(
             "upgrade Patroni to {latest} or later (or to {four}, {three}) first, and set its version under `clients`"

@@ -80,7 +80,7 @@ async fn show(target: &Target<'_>) -> Result<Certificate, EtcdError> {
         _ => told(target.member, &error),
     })?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let shown = shown.ok_or_else(|| untrusted("it shows no certificate".to_owned()))?;
+    let shown = shown.ok_or_else(|| untrusted("it presents no certificate".to_owned()))?;
     Certificate::from_der(shown.to_vec()).map_err(|error| untrusted(error.message))
 }
 
@@ -141,10 +141,10 @@ fn tls_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Rus
 fn meaning(alert: AlertDescription) -> String {
     use AlertDescription as Alert;
     let what = match alert {
-        Alert::UnknownCA => "it does not trust the authority of our certificate",
-        Alert::CertificateExpired => "our certificate has expired, it says, or the authority of it has",
-        Alert::CertificateRevoked => "our certificate was revoked, it says",
-        Alert::CertificateRequired | Alert::NoCertificate => "it wants a certificate from us",
+        Alert::UnknownCA => "it does not trust the CA of our certificate",
+        Alert::CertificateExpired => "it reports that our certificate or its CA has expired",
+        Alert::CertificateRevoked => "it reports that our certificate was revoked",
+        Alert::CertificateRequired | Alert::NoCertificate => "it requires a client certificate",
         Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate => {
             "it does not accept our certificate"
         }
@@ -161,7 +161,7 @@ mod tests {
     fn an_alert_is_told_as_what_it_means_and_not_as_silence() {
         let alert = |alert| io::Error::other(RustlsError::AlertReceived(alert));
         let said = told("etcd-1", &alert(AlertDescription::UnknownCA)).to_string();
-        assert!(said.contains("does not trust the authority") && !said.contains("does not answer"), "{said}");
+        assert!(said.contains("does not trust the CA") && !said.contains("does not answer"), "{said}");
         // As it comes out of another library, further inside.
         let inside = io::Error::other(alert(AlertDescription::CertificateExpired));
         assert!(told("etcd-1", &inside).to_string().contains("has expired"), "{inside}");

@@ -71,7 +71,7 @@ pub async fn hand_over(
         }
         if start.elapsed() >= limit {
             let member = own.name.to_string();
-            let reason = "it leads, and no other member is well and has caught up to take over".to_owned();
+            let reason = "it is the leader, and no other member is healthy and has caught up".to_owned();
             return Err(refused.unwrap_or(EtcdError::Refused { member, reason }));
         }
         sleep(PAUSE).await;

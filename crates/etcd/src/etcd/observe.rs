@@ -144,7 +144,7 @@ async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
         cluster_id: header.map_or(0, |header| header.cluster_id()),
         version: told.parse().map_err(|_| EtcdError::Refused {
             member: member.name.to_string(),
-            reason: format!("it runs `{told}`, which is no released version"),
+            reason: format!("it runs `{told}`, which is not a released version"),
         })?,
         cluster_version: version["etcdcluster"].as_str().and_then(series),
         storage_version: series(status.storage_version()),
@@ -295,7 +295,7 @@ impl Seen {
             _ if view.is_corrupt() => Some(format!("etcd has found the data of {} damaged (CORRUPT)", self.name)),
             (Err(error), ..) => Some(error.clone()),
             (_, None, _) => Some(format!("{} has no leader", self.name)),
-            (.., Some(complaint)) => Some(format!("{} complains: {complaint}", self.name)),
+            (.., Some(complaint)) => Some(format!("{} reports an error: {complaint}", self.name)),
             _ => None,
         }
     }

@@ -116,7 +116,7 @@ pub fn without_way_back<'a>(before: &'a Before, catalogue: &[Version]) -> Option
 /// The hops to the target; none if it is reached.
 pub fn hops(start: Start<'_>, target: Version, catalogue: &[Version]) -> Result<Vec<Hop>, PathError> {
     let (Some(low), Some(high)) = (start.running.iter().min().copied(), start.running.iter().max().copied()) else {
-        return Err(error("answers", "no member tells which version it runs", "start the cluster first"));
+        return Err(error("answers", "no member reports its version", "start the cluster first"));
     };
     if low == target && high == target {
         return Ok(Vec::new());
@@ -125,7 +125,7 @@ pub fn hops(start: Start<'_>, target: Version, catalogue: &[Version]) -> Result<
         return Err(error(
             "one-minor",
             format!("members run {low} and {high}, which cannot be in one cluster"),
-            format!("put the members that run {high} back to {}.{} by hand", low.major, low.minor + 1),
+            format!("downgrade the members that run {high} to {}.{} by hand", low.major, low.minor + 1),
         ));
     }
     if !catalogue.contains(&target) {
@@ -193,7 +193,7 @@ fn back_first(error: PathError, low: Version, high: Version) -> PathError {
     }
     let (major, minor) = low.series();
     let way_out = format!(
-        "{}: set `etcd.version` to such a {major}.{minor}, run `etcdrun playbook downgrade.yaml`, which puts the members that run {high} back, and upgrade from there",
+        "{}: set `etcd.version` to such a {major}.{minor}, run `etcdrun playbook downgrade.yaml`, which downgrades the members that run {high}, and upgrade from there",
         error.way_out
     );
     PathError { way_out, ..error }
@@ -217,7 +217,7 @@ fn down(low: Version, high: Version, target: Version, catalogue: &[Version]) -> 
             return Err(error(
                 "downgrade-enabled",
                 format!(
-                    "from {at} there is no way down to {target} while the cluster serves: etcd has one from 3.6 on"
+                    "etcd supports an online downgrade only from 3.6 on, so {at} cannot be downgraded to {target} while the cluster serves"
                 ),
                 "restore a snapshot that was taken before the upgrade",
             ));
@@ -241,7 +241,7 @@ fn next(series: Series, by: i16) -> Version {
 
 fn hop(from: Version, to: Version, kind: HopKind) -> Hop {
     let note = match (kind, Concern::of(to)) {
-        (HopKind::Rollback, _) => Some("back, without a downgrade of the data".to_owned()),
+        (HopKind::Rollback, _) => Some("a rollback, without a downgrade of the data".to_owned()),
         (_, Some(concern)) => Some(format!("{} or later is better: {to} has {}", concern.fixed_in, concern.told())),
         (_, None) => None,
     };
@@ -298,7 +298,7 @@ fn best(
     };
     Err(error(
         "release-known",
-        format!("the way from {from} to {target} goes by {major}.{minor}, and {has}"),
+        format!("the path from {from} to {target} needs a {major}.{minor}, and {has}"),
         format!("add {wanted} or a later {major}.{minor} to `etcd_releases`, with its `sha256`"),
     ))
 }

@@ -100,10 +100,10 @@ impl Check<'_> {
         for name in ["chrony", "fluentbit"] {
             if let Some(node) = self.cluster.sections.get(name) {
                 let message = format!(
-                    "the section `{name}` of `{}` is not carried out: etcdrun does not configure it yet",
+                    "the section `{name}` of `{}` has no effect: etcdrun does not configure it yet",
                     self.cluster.name
                 );
-                let help = format!("leave it out, or use `cluster.{name}` in a playbook of your own");
+                let help = format!("remove it, or use `cluster.{name}` in your own playbook");
                 self.diagnostics.push(Diagnostic::warning(node.span, message).help(help));
             }
         }
@@ -126,10 +126,8 @@ impl Check<'_> {
         let count = self.cluster.members.len();
         if count > 0 && count.is_multiple_of(2) {
             let name = &self.cluster.name;
-            let message = format!(
-                "the cluster `{name}` has {count} members; it survives no more failures than {} would",
-                count - 1
-            );
+            let message =
+                format!("the cluster `{name}` has {count} members; it tolerates no more failures than {}", count - 1);
             self.diagnostics.push(Diagnostic::warning(self.cluster.span, message).help("use an odd number of members"));
         }
     }
@@ -139,18 +137,18 @@ impl Check<'_> {
         let span = self.place("tls", "ca");
         match (&ca.certificate, &ca.key, ca.sign_command.is_empty()) {
             (Some(_), None, true) => self.diagnostics.push(
-                Diagnostic::error(span, "the authority has a certificate, but no key")
-                    .help("give its `key`, which may be encrypted with age, or a `sign_command`"),
+                Diagnostic::error(span, "the CA has a certificate, but no key")
+                    .help("set its `key`, which may be encrypted with age, or a `sign_command`"),
             ),
             (None, Some(_), _) => {
-                self.diagnostics.push(Diagnostic::error(span, "the authority has a key, but no certificate"));
+                self.diagnostics.push(Diagnostic::error(span, "the CA has a key, but no certificate"));
             }
             (_, Some(_), false) => {
                 self.diagnostics.push(Diagnostic::error(span, "`key` and `sign_command` exclude each other"));
             }
             (None, _, false) => self.diagnostics.push(
-                Diagnostic::error(span, "`sign_command` needs the `certificate` of the authority")
-                    .help("members must know whom they trust"),
+                Diagnostic::error(span, "`sign_command` needs the `certificate` of the CA")
+                    .help("members need the CA certificate"),
             ),
             // What only a key opens that is not at hand here is left to whoever has it.
             (Some(_), Some(key), _) if self.sources.value_opener().is_none() && is_encrypted(key) => {}
@@ -175,7 +173,7 @@ impl Check<'_> {
         let Some(next) = &ca.next else { return };
         let span = self.place("tls", "ca");
         if next.key.is_some() != next.sign_command.is_empty() {
-            let message = "`next` needs the `certificate` of the next authority, and its `key` or a `sign_command`";
+            let message = "`next` needs the `certificate` of the next CA, and its `key` or a `sign_command`";
             self.diagnostics.push(Diagnostic::error(span, message));
         } else if self.sources.value_opener().is_some() || !next.key.as_deref().is_some_and(is_encrypted) {
             let checked = pki::check_next_authority(next, self.sources.opener());
@@ -203,7 +201,7 @@ impl Check<'_> {
             let span = users.map(|users| place(users, name)).or(self.cluster.span);
             if names().any(|member| member == name) {
                 let message = format!("the user `{name}` has the name of a member");
-                let help = "a member's certificate would pass for this user: rename one of them";
+                let help = "a member's certificate would also authenticate as this user: rename one of them";
                 self.diagnostics.push(Diagnostic::error(span, message).help(help));
             }
             let user = user.clone().unwrap_or_default();
@@ -239,12 +237,13 @@ impl Check<'_> {
         let is_shared = |path: &str| SHARED_FOLDERS.contains(&path);
         let help = "such as `data_dir: /var/lib/etcd/data`";
         if !folder.starts_with('/') || is_shared(trimmed) {
-            let message =
-                format!("`{folder}` cannot be the folder for the data: it must be a whole path to one of its own");
+            let message = format!(
+                "`{folder}` cannot be the data directory: it must be the absolute path of a separate directory"
+            );
             self.diagnostics.push(Diagnostic::error(span, message).help(help));
         } else if is_shared(above) && self.has_data_disk(etcd) {
             let above = if above.is_empty() { "/" } else { above };
-            let message = format!("the disk for the data would be mounted on {above}, the folder above `data_dir`");
+            let message = format!("the data disk would be mounted on {above}, the parent directory of `data_dir`");
             self.diagnostics.push(Diagnostic::error(span, message).help(help));
         }
     }
@@ -269,7 +268,7 @@ impl Check<'_> {
         }
         for name in ["data_dir", "client_port", "peer_port", "token", "discovery"] {
             if let Some(span) = key_place(own, name) {
-                let message = format!("`{name}` belongs to the cluster: all members must agree on it");
+                let message = format!("`{name}` belongs to the cluster: it must be the same on all members");
                 self.diagnostics.push(Diagnostic::error(span, message));
             }
         }
@@ -299,9 +298,8 @@ impl Check<'_> {
     fn etcd(&mut self, etcd: &EtcdSection, node: &Node, auth: Option<&AuthSection>) {
         let certificates = auth.is_some_and(|auth| auth.is_enabled() && auth.method() == AuthMethod::Certificate);
         if etcd.gateway == Some(true) && certificates {
-            let message =
-                "the gateway cannot be used with certificate authentication: it does not pass on who the client is";
-            let help = "use `auth: {method: password}`, or leave `gateway` off";
+            let message = "the gateway cannot be used with certificate authentication: it does not forward the identity of the client";
+            let help = "use `auth: {method: password}`, or remove `gateway`";
             self.diagnostics.push(Diagnostic::error(place(node, "gateway"), message).help(help));
         }
         if etcd.discovery.url.is_some() && etcd.discovery.dns_srv.is_some() {
@@ -337,32 +335,33 @@ impl Check<'_> {
             return;
         }
         let span = place(node, field);
-        let message =
-            format!("etcd {version} cannot form a cluster by `discovery.url`: 3.6 was the last version to have it");
-        let help = "remove it: a cluster that exists does not need it, and a new one takes its members from the inventory, or from DNS with `discovery: {dns_srv: DOMAIN}`";
+        let message = format!(
+            "etcd {version} cannot bootstrap a cluster by `discovery.url`: 3.6 was the last version to have it"
+        );
+        let help = "remove it: an existing cluster does not need it, and a new one uses the members of the inventory, or from DNS with `discovery: {dns_srv: DOMAIN}`";
         self.diagnostics.push(Diagnostic::error(span, message).help(help));
     }
 
     fn version(&mut self, version: Version, span: Span) {
         if !settings::is_known(version) {
             let (first, last) = (settings::KNOWN_MINORS.start(), settings::KNOWN_MINORS.end());
-            let message = format!("etcd {version} is not known here; 3.{first} to 3.{last} are");
+            let message = format!("etcd {version} is not supported; 3.{first} to 3.{last} are");
             self.diagnostics.push(Diagnostic::error(span, message));
             return;
         }
         if version.series() == (3, 5) && version.patch < 3 {
             let message = format!("etcd {version} can lose data: 3.5.0 to 3.5.2 must not be run");
-            self.diagnostics.push(Diagnostic::error(span, message).help("take the newest 3.5"));
+            self.diagnostics.push(Diagnostic::error(span, message).help("use the newest 3.5"));
         } else if let Some(concern) = Concern::of(version) {
             let message = format!("etcd {version} has known problems: {}", concern.told());
-            let help = format!("take {} or later", concern.fixed_in);
+            let help = format!("use {} or later", concern.fixed_in);
             self.diagnostics.push(Diagnostic::warning(span, message).help(help));
         }
         // Whoever lists releases means to install one of them; an inventory without any may be for other things.
         if !self.inventory.etcd_releases.is_empty() && !self.releases.contains_key(&version) {
             let known: Vec<String> = self.inventory.etcd_releases.keys().map(ToString::to_string).collect();
             let message = format!("etcd {version} is not in `etcd_releases`");
-            let help = format!("add it with its `sha256`, or use one that is there: {}", known.join(", "));
+            let help = format!("add it with its `sha256`, or use one of: {}", known.join(", "));
             self.diagnostics.push(Diagnostic::error(span, message).help(help));
         }
     }

@@ -22,7 +22,7 @@ const OURS: &[(&str, &str)] = &[
     ("enable-grpc-gateway", "`gateway`"),
     ("initial-advertise-peer-urls", "the member's address"),
     ("initial-cluster", "`members`"),
-    ("initial-cluster-state", "what is found on the members"),
+    ("initial-cluster-state", "the data on the members"),
     ("initial-cluster-token", "`token`"),
     ("key-file", "`tls`"),
     ("listen-client-urls", "the member's address"),
@@ -44,10 +44,10 @@ const OURS: &[(&str, &str)] = &[
 
 /// Settings that would undo what etcdrun is there for.
 const REFUSED: &[(&str, &str)] = &[
-    ("auto-tls", "certificates are made by etcdrun"),
-    ("force-new-cluster", "it makes a second cluster out of one member"),
-    ("peer-auto-tls", "certificates are made by etcdrun"),
-    ("unsafe-no-fsync", "it loses data when a machine fails"),
+    ("auto-tls", "etcdrun creates the certificates"),
+    ("force-new-cluster", "it creates a second cluster from one member"),
+    ("peer-auto-tls", "etcdrun creates the certificates"),
+    ("unsafe-no-fsync", "it loses data when a host fails"),
 ];
 
 /// Whether etcdrun knows what this version lets be set.
@@ -84,7 +84,7 @@ pub fn follows(name: &str) -> bool {
 /// Why a setting cannot be given for this version, and the way out.
 pub fn problem(version: Version, name: &str) -> Option<(String, Option<String>)> {
     if let Some((_, whence)) = OURS.iter().find(|(ours, _)| *ours == name) {
-        return Some((format!("`{name}` is not set here: it follows from {whence}"), None));
+        return Some((format!("`{name}` cannot be set here: {whence} determines it"), None));
     }
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return Some((format!("`{name}` is not allowed: {why}"), None));
@@ -92,7 +92,7 @@ pub fn problem(version: Version, name: &str) -> Option<(String, Option<String>)>
     let Some((_, first, last)) = SETTINGS.iter().find(|(known, ..)| *known == name) else {
         let near = did_you_mean(name, SETTINGS.iter().map(|(known, ..)| *known));
         let help = near.map(|near| format!("did you mean `{near}`?"));
-        return Some((format!("no etcd has a setting `{name}`"), help));
+        return Some((format!("no version of etcd has a setting `{name}`"), help));
     };
     if (*first..=*last).contains(&version.minor) {
         return None;

@@ -43,7 +43,7 @@ pub enum SnapshotError {
     Etcd(#[from] EtcdError),
     #[error("cannot write the snapshot: {0}")]
     Io(#[from] io::Error),
-    #[error("the snapshot is not whole: {0}")]
+    #[error("the snapshot is incomplete: {0}")]
     Broken(String),
     #[error("the snapshot arrived as it was sent, and is damaged: {0}")]
     Damaged(String),
@@ -74,7 +74,7 @@ impl Check {
     fn end(self) -> Result<Snapshot, SnapshotError> {
         let Self { sum, walk, size, tail } = self;
         if !could_be(size) {
-            return Err(SnapshotError::Broken(format!("{size} bytes are no database and its checksum")));
+            return Err(SnapshotError::Broken(format!("{size} bytes are not a database with its checksum")));
         }
         let found: [u8; SUM] = sum.finalize().into();
         if tail != found {

@@ -125,7 +125,7 @@ impl MemberStatus {
             return Some(format!("{name} does not answer reads"));
         }
         if let Some(error) = self.errors.first() {
-            return Some(format!("{name} complains: {error}"));
+            return Some(format!("{name} reports an error: {error}"));
         }
         let mut known: Vec<&str> = self.members.iter().map(String::as_str).collect();
         let mut wanted = names.to_vec();
@@ -134,7 +134,7 @@ impl MemberStatus {
         if known != wanted {
             let known = known.iter().map(|name| if name.is_empty() { "(not started)" } else { name });
             let known: Vec<&str> = known.collect();
-            return Some(format!("{name} knows the members {}, expected {}", known.join(", "), wanted.join(", ")));
+            return Some(format!("{name} lists the members {}, expected {}", known.join(", "), wanted.join(", ")));
         }
         None
     }

@@ -19,7 +19,7 @@ const KNOWN_SHELL: &str = "/usr/sbin/nologin";
 pub const NO_SIGNER: [&str; 3] = [
     "sh",
     "-c",
-    "echo 'name the key of the authority in the inventory, as tls.ca.key, or a command that signs, as tls.ca.sign_command' >&2; exit 1",
+    "echo 'name the CA key in the inventory, as tls.ca.key, or a command that signs, as tls.ca.sign_command' >&2; exit 1",
 ];
 
 /// A member that becomes one of an inventory.
@@ -89,7 +89,7 @@ impl Adoption {
             sections.push(server.told.section(self.version, &server.folder, &mut own));
             own.extend(server.remarks());
             if server.sha256 != self.sha256 {
-                own.push(format!("its etcd {} is another build than the one that was brought along", self.version));
+                own.push(format!("its etcd {} is another build than the copied one", self.version));
             }
             remarks.extend(own.into_iter().map(|remark| format!("{}: {remark}", member.name)));
         }
@@ -144,12 +144,9 @@ impl Adoption {
     }
 
     fn head(&self, remarks: &[String]) -> String {
-        let mut head = format!(
-            "# The cluster {}, which something else has made; written by `etcdrun member adopt`.\n",
-            self.cluster
-        );
+        let mut head = format!("# The existing cluster {}; written by `etcdrun member adopt`.\n", self.cluster);
         if !remarks.is_empty() {
-            head += "# To be known, and mended, before the first `etcdrun playbook site.yaml`:\n";
+            head += "# To be fixed before the first `etcdrun playbook site.yaml`:\n";
             remarks.iter().for_each(|remark| head += &format!("# - {remark}\n"));
         }
         head
@@ -171,7 +168,7 @@ impl Adoption {
                 let command = flow(&NO_SIGNER.into_iter().map(Value::from).collect());
                 let _ = writeln!(
                     text,
-                    "        # Put the authority's `key` here (it may be encrypted with age), or a command that signs. Until then nobody can.\n        sign_command: {command}"
+                    "        # Put the CA's `key` here (it may be encrypted with age), or a command that signs. Until then etcdrun cannot sign.\n        sign_command: {command}"
                 );
             }
         }
@@ -228,16 +225,16 @@ impl Server {
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.is_contained {
-            remarks.push("etcd runs in a container; etcdrun can look at it and back it up, but not take its place: replace the member by one on a machine".to_owned());
+            remarks.push("etcd runs in a container; etcdrun can inspect it and back it up, but not manage it: replace the member by one on a host".to_owned());
             return remarks;
         }
         match self.unit.as_deref() {
             Some(KNOWN_UNIT) => {}
-            Some(unit) => remarks.push(format!("etcd is run by {unit}, and etcdrun runs it as {KNOWN_UNIT}: rename the unit, one member after the other")),
-            None => remarks.push(format!("etcd is run by no unit of systemd, and etcdrun runs it as {KNOWN_UNIT}: make it one, one member after the other")),
+            Some(unit) => remarks.push(format!("etcd runs as {unit}, and etcdrun runs it as {KNOWN_UNIT}: rename the unit, one member at a time")),
+            None => remarks.push(format!("etcd does not run as a systemd unit, and etcdrun runs it as {KNOWN_UNIT}: create the unit, one member at a time")),
         }
         if self.user == "root" {
-            remarks.push("etcd runs as root, and etcdrun runs it as the user etcd: stop it, give its data to that user and start it as that user, one member after the other".to_owned());
+            remarks.push("etcd runs as root, and etcdrun runs it as the user etcd: stop it, change the owner of its data and start it as that user, one member at a time".to_owned());
         }
         remarks
     }
@@ -278,8 +275,8 @@ fn agree<'a>(own: impl Iterator<Item = (&'a str, &'a ValueMap)>) -> Result<(), R
     for (member, section) in own {
         if let Some(name) = ["data_dir", "client_port"].into_iter().find(|name| section.contains_key(*name)) {
             return Err(Refusal::gate(
-                format!("the members do not agree on `{name}`: {member} has {}", flow(&section[name])),
-                "in an inventory it is one for the whole cluster: replace the members that differ, one after the other",
+                format!("`{name}` differs between members: {member} has {}", flow(&section[name])),
+                "it must be the same in the whole cluster: replace the members that differ, one at a time",
             ));
         }
     }
@@ -466,7 +463,7 @@ mod tests {
         let servers = vec![Ok(server("--unsafe-no-fsync --peer-cert-allowed-cn peers --name m0"))];
         let remarks = adoption(servers).compose().unwrap().remarks.join("\n");
         assert!(
-            remarks.contains("`unsafe-no-fsync: true` is left out") && remarks.contains("peer-cert-allowed-cn"),
+            remarks.contains("`unsafe-no-fsync: true` is not kept") && remarks.contains("peer-cert-allowed-cn"),
             "{remarks}"
         );
     }

@@ -48,7 +48,7 @@ pub fn departures(
         let fewest = others.min_by_key(|candidate| (in_zone(candidate), there(candidate), in_all(candidate)));
         let Some(to) = fewest else {
             return Err(Refusal::input(
-                format!("{member} of `{cluster}` has nowhere to go: there is no other hypervisor for it"),
+                format!("cannot move {member} of `{cluster}`: there is no other hypervisor for it"),
                 "add one, or name more in the cluster's `placement`",
             ));
         };

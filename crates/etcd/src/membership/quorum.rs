@@ -34,14 +34,14 @@ pub fn arithmetic(verb: Verb, old: &str, new: &str, alive: bool, listed: bool, n
     let comes = matches!(verb, Verb::Add | Verb::Replace | Verb::Move);
     let goes = matches!(verb, Verb::Remove | Verb::Replace | Verb::Move) && listed;
     if goes && !alive {
-        step(format!("{old} is taken out"), (-1, 0));
+        step(format!("{old} is removed"), (-1, 0));
     }
     if comes {
         step(format!("{new} joins as a learner and catches up"), (0, 0));
-        step(format!("{new} gets its vote"), (1, 1));
+        step(format!("{new} becomes a voter"), (1, 1));
     }
     if goes && alive {
-        step(format!("{old} hands over the lead and is taken out"), (-1, -1));
+        step(format!("{old} transfers leadership and is removed"), (-1, -1));
     }
     if verb == Verb::Restart {
         step(format!("{old} stops"), (0, -1));

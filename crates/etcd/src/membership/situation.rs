@@ -82,9 +82,9 @@ impl Situation {
         let cluster = &self.cluster;
         if self.observation.list().is_empty() {
             return Err(Refusal::gate(
-                format!("no member of `{cluster}` tells who belongs to it"),
+                format!("no member of `{cluster}` lists its members"),
                 format!(
-                    "`etcdrun recover {cluster} --check` shows what its members have; where nothing is left, `etcdrun restore {cluster}` takes a backup"
+                    "`etcdrun recover {cluster} --check` shows what data its members have; if no data survives, run `etcdrun restore {cluster}`"
                 ),
             ));
         }
@@ -92,11 +92,11 @@ impl Situation {
         if well.len() < majority {
             return Err(Refusal::gate(
                 format!(
-                    "only {} of the {voters} voters of `{cluster}` are well, and {majority} must be: it has no quorum",
+                    "only {} of the {voters} voters of `{cluster}` are healthy, and quorum needs {majority}: it has lost quorum",
                     well.len()
                 ),
                 format!(
-                    "`etcdrun recover {cluster} --check` shows what is left; `etcdrun recover {cluster}` starts the members that can be started, or makes a new cluster of what is left"
+                    "`etcdrun recover {cluster} --check` shows what data survives; `etcdrun recover {cluster}` starts the members that can start, or creates a new cluster from the surviving data"
                 ),
             ));
         }
@@ -106,12 +106,14 @@ impl Situation {
             (Verb::Remove, Some((old, Condition::Alive))) if well.len() - 1 < (voters - 1) / 2 + 1 => {
                 Err(Refusal::gate(
                     format!(
-                        "without {old} only {} of {} voters would be well, and {} must be: `{cluster}` would stop answering",
+                        "without {old} only {} of {} voters would be healthy, and quorum needs {}: `{cluster}` would lose quorum",
                         well.len() - 1,
                         voters - 1,
                         (voters - 1) / 2 + 1
                     ),
-                    format!("repair the others first: `etcdrun status {cluster}` names them, and what to run"),
+                    format!(
+                        "repair the unhealthy members first: `etcdrun status {cluster}` names them, and what to run"
+                    ),
                 ))
             }
             (Verb::Remove, Some(_)) if voters == 1 => Err(Refusal::gate(
@@ -142,9 +144,9 @@ impl Situation {
                 ),
             )),
             Some(dead) => Err(Refusal::gate(
-                format!("{} is dead: another member would only make the majority larger", dead.name),
+                format!("{} has failed: another member would only raise the quorum", dead.name),
                 format!(
-                    "take it out first (`etcdrun member remove {0}`), and add it again afterwards (`etcdrun member add {0}`)",
+                    "remove it first (`etcdrun member remove {0}`), and add it again afterwards (`etcdrun member add {0}`)",
                     dead.name
                 ),
             )),

@@ -160,10 +160,12 @@ pub fn pin(interfaces: &[Value], hypervisor: Option<&str>) -> ValueMap {
 fn find(text: &str, cluster: &str, name: &str) -> Result<Described, Refusal> {
     Described::find(text, cluster, name).map_err(|error| {
         let help = match error {
-            EditError::NotThere(_) => "the inventory is generated, or described in another file: change it there, and name the new member in it first",
-            EditError::NotPlain(_) => "change the inventory by hand: describe the new member in it first, and it is used as it is",
+            EditError::NotThere(_) => {
+                "the inventory is generated, or the entry is in another file: describe the new member there first"
+            }
+            EditError::NotPlain(_) => "edit the inventory by hand: describe the new member in it first",
         };
-        Refusal::input(format!("the inventory cannot be changed for {name}: {error}"), help)
+        Refusal::input(format!("cannot edit the inventory for {name}: {error}"), help)
     })
 }
 

@@ -104,8 +104,8 @@ impl Told {
     pub fn check(&self, name: &str, folder: &str) -> Result<(), Refusal> {
         if self.is_on("auto-tls") || self.is_on("peer-auto-tls") {
             return Err(Refusal::gate(
-                format!("{name} makes its certificates itself (auto-tls), and nobody can check them"),
-                "give the members certificates of one authority first",
+                format!("{name} creates its certificates itself (auto-tls), so they cannot be verified"),
+                "give the members certificates of one CA first",
             ));
         }
         let is_plain = |flag: &str| {
@@ -118,14 +118,16 @@ impl Told {
         {
             return Err(Refusal::gate(
                 format!("{name} does not use TLS for clients and peers: it has {what}"),
-                "etcdrun runs clusters with TLS only: switch it on, by etcd's own guide, and adopt the cluster then",
+                "etcdrun runs clusters with TLS only: enable it as etcd's documentation describes, then adopt the cluster",
             ));
         }
         let inside = format!("{}/member/wal", self.data_dir(folder));
         match self.path("wal-dir", folder).filter(|wal| *wal != inside) {
             Some(wal) => Err(Refusal::gate(
-                format!("{name} has its log apart from its data, in {wal}, and etcdrun keeps both in one folder"),
-                "replace the members by ones without `wal-dir`, one after the other, and adopt the cluster then",
+                format!(
+                    "{name} has its log in {wal}, outside of its data directory, and etcdrun keeps both in one directory"
+                ),
+                "replace the members by ones without `wal-dir`, one at a time, then adopt the cluster",
             )),
             None => Ok(()),
         }
@@ -153,7 +155,7 @@ impl Told {
             (true, false) => put("gateway", true.into()),
             (true, true) if self.get("enable-grpc-gateway").is_some() => {
                 remarks.push(
-                    "its REST gateway is on; etcdrun switches it off, since it does not pass on who a client is"
+                    "its REST gateway is enabled; etcdrun disables it, because it does not forward the identity of clients"
                         .to_owned(),
                 );
             }
@@ -199,13 +201,13 @@ impl Told {
             match settings::problem(version, name) {
                 None => drop(more.insert(name.clone(), value.clone().into())),
                 Some(_) if settings::follows(name) => {}
-                Some((problem, _)) => remarks.push(format!("`{name}: {value}` is left out: {problem}")),
+                Some((problem, _)) => remarks.push(format!("`{name}: {value}` is not kept: {problem}")),
             }
         }
         let named =
             ["peer-cert-allowed-cn", "peer-cert-allowed-hostname"].into_iter().find(|name| more.contains_key(*name));
         if let Some(name) = named {
-            remarks.push(format!("`{name}` lets in peers by what their certificates say; those that etcdrun makes have the member's name as the common name"));
+            remarks.push(format!("`{name}` restricts peers by their certificates; in certificates of etcdrun the common name is the member's name"));
         }
         more
     }
@@ -274,15 +276,13 @@ pub fn places(cluster: &str, list: &[Listed]) -> Result<Vec<Url>, Refusal> {
         if name.is_empty() {
             return Err(Refusal::gate(
                 format!("a member at {urls} was added and never started"),
-                format!("start it, or take it out: `etcdctl member remove {id:x}`"),
+                format!("start it, or remove it: `etcdctl member remove {id:x}`"),
             ));
         }
         if member.is_learner {
             return Err(Refusal::gate(
-                format!("{name} is a learner: the cluster is about to change"),
-                format!(
-                    "let it get its vote (`etcdctl member promote {id:x}`), or take it out, and adopt the cluster then"
-                ),
+                format!("{name} is a learner: a change is in progress"),
+                format!("promote it (`etcdctl member promote {id:x}`), or remove it, then adopt the cluster"),
             ));
         }
         if !is_name(name) || name == cluster {
@@ -293,13 +293,13 @@ pub fn places(cluster: &str, list: &[Listed]) -> Result<Vec<Url>, Refusal> {
             };
             return Err(Refusal::gate(
                 format!("the name of the member at {urls} {why}"),
-                "names are letters, digits, `.`, `_` and `-`; restart it with another `--name`, which etcd takes over, or choose another name for the cluster",
+                "names consist of letters, digits, `.`, `_` and `-`; restart it with another `--name`, which etcd accepts, or choose another name for the cluster",
             ));
         }
         if !names.insert(name) {
             return Err(Refusal::gate(
                 format!("two members have the name {name}"),
-                "restart one of them with another `--name`, which etcd takes over",
+                "restart one of them with another `--name`, which etcd accepts",
             ));
         }
         match member.peer_urls.iter().filter_map(|url| Url::parse(url)).next() {
@@ -321,7 +321,7 @@ pub fn places(cluster: &str, list: &[Listed]) -> Result<Vec<Url>, Refusal> {
     match places.windows(2).find(|pair| pair[0].port != pair[1].port) {
         Some(pair) => Err(Refusal::gate(
             format!("members listen for their peers at different ports: {} and {}", pair[0].port, pair[1].port),
-            "in an inventory `peer_port` is one for the whole cluster",
+            "`peer_port` must be the same in the whole cluster",
         )),
         None => Ok(places),
     }

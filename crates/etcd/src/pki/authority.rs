@@ -89,8 +89,8 @@ impl Authority {
     /// One whose encrypted key is in the state folder.
     pub(super) fn kept(pem: String, key_path: &Path, keeping: &Keeping<'_>) -> Result<Self, PkiError> {
         let Some(sealed) = keeping.store.authority_key(key_path)? else {
-            return Err(PkiError::new(format!("the key of the authority is missing: {}", key_path.display()))
-                .help("put it back from a copy; a new authority would be one that no member trusts"));
+            return Err(PkiError::new(format!("the CA key is missing: {}", key_path.display()))
+                .help("restore it from a copy; members would not trust a new CA"));
         };
         Self::with_key(pem, &open_key(&sealed, key_path, keeping.opener)?)
     }
@@ -108,15 +108,16 @@ impl Authority {
         let pem = String::from_utf8_lossy(&pem).into_owned();
         let certificate = Certificate::parse(&pem).map_err(|error| at(path, error))?;
         if !certificate.is_authority {
-            return Err(at(path, PkiError::new("this certificate is not that of an authority")));
+            return Err(at(path, PkiError::new("this certificate is not a CA certificate")));
         }
         if !files.sign_command.is_empty() {
             let signer = Signer::Command(files.sign_command.to_vec());
             return Ok(Self { trusted: pem.clone(), pem, certificate, signer });
         }
         let Some(key_path) = files.key else {
-            return Err(PkiError::new("the authority has a certificate, but no key")
-                .help("give its `key`, or a `sign_command`"));
+            return Err(
+                PkiError::new("the CA has a certificate, but no key").help("set its `key`, or a `sign_command`")
+            );
         };
         Self::with_key_file(pem, Path::new(key_path), opener)
     }
@@ -125,7 +126,7 @@ impl Authority {
     pub fn with_key_file(pem: String, path: &Path, opener: Option<&Arc<dyn Opener>>) -> Result<Self, PkiError> {
         let bytes = read(path)?;
         if let Some(why) = exposed(path).filter(|_| !is_sealed(&bytes)) {
-            let help = "with the key of a CA one can be anybody to its cluster; `etcdrun secret encrypt` encrypts it";
+            let help = "with the CA key one can authenticate as any user; encrypt it with `etcdrun secret encrypt`";
             return Err(PkiError::new(format!("the key {} is not encrypted, and {why}", path.display())).help(help));
         }
         let key = open_key(&bytes, path, opener)?;
@@ -138,7 +139,7 @@ impl Authority {
             KeyPair::from_pem(key).map_err(|error| PkiError::new(format!("this is not a key in PEM: {error}")))?;
         let certificate = Certificate::parse(&pem)?;
         if key.subject_public_key_info() != certificate.public_key {
-            return Err(PkiError::new("this key is not the one that the authority's certificate is for"));
+            return Err(PkiError::new("this key does not match the CA certificate"));
         }
         let issuer = Issuer::from_ca_cert_pem(&pem, key)?;
         Ok(Self { trusted: pem.clone(), pem, certificate, signer: Signer::Key(Box::new(issuer)) })
@@ -166,7 +167,7 @@ impl Authority {
                     self.must_be_asked_for(request, &certificate, now)?;
                     pem
                 }
-                None => return Err(PkiError::new("the request for this key is not in the state folder any more")),
+                None => return Err(PkiError::new("the request for this key is no longer in the state directory")),
             },
         };
         Ok(Leaf { certificate, key: key.pem() })
@@ -176,7 +177,7 @@ impl Authority {
     fn must_be_asked_for(&self, request: &Request, given: &Certificate, now: Timestamp) -> Result<(), PkiError> {
         if given.not_before > Timestamp::now() {
             return Err(PkiError::new(format!(
-                "`sign_command` gave a certificate that begins only at {}",
+                "`sign_command` printed a certificate that is valid only from {} on",
                 given.not_before
             )));
         }
@@ -194,10 +195,10 @@ impl Authority {
                 let name = &request.common_name;
                 let names: Vec<&str> = request.names.iter().map(String::as_str).chain([name.as_str()]).collect();
                 let help = format!(
-                    "nothing was sent. It should be for {}. A request is made together with its key, so other names take a new key: move server.key on the member away, and `etcdrun playbook settings.yaml` makes both",
+                    "nothing was sent. It should be for {}. A request is created together with its key, so other names need a new key: move server.key on the member away, then run `etcdrun playbook settings.yaml`",
                     names.join(", ")
                 );
-                Err(PkiError::new(format!("`sign_command` gave a certificate for {name} that will not do: {why}"))
+                Err(PkiError::new(format!("`sign_command` printed an unusable certificate for {name}: {why}"))
                     .help(help))
             }
         }
@@ -225,7 +226,7 @@ impl Authority {
             if renewal == Renewal::IfNeeded
                 && let Err(error) = keeping.seal_plain(&tls.ca, user)
             {
-                tracing::warn!(user, %error, "the key stays as it is, without encryption");
+                tracing::warn!(user, %error, "the key stays unencrypted");
             }
             return Ok(Client { certificate, key, is_new: false });
         }
@@ -271,9 +272,10 @@ impl Authority {
             return Err(failed(format!("ended with {}: {}", output.status, said.trim())));
         }
         let pem = String::from_utf8_lossy(&output.stdout).into_owned();
-        let certificate = Certificate::parse(&pem).map_err(|error| failed(format!("gave no certificate: {error}")))?;
+        let certificate =
+            Certificate::parse(&pem).map_err(|error| failed(format!("printed no certificate: {error}")))?;
         if !certificate.is_signed_by(&self.certificate) {
-            return Err(failed("gave a certificate that this authority has not signed".into()));
+            return Err(failed("printed a certificate that this CA has not signed".into()));
         }
         Ok(pem)
     }
@@ -375,8 +377,8 @@ pub(super) fn recipients(ca: &CaSection, keeping: &Keeping<'_>) -> Result<Recipi
     let own = keeping.opener.map(|opener| opener.own_recipient()).transpose();
     let own = own.map_err(|error| PkiError { message: error.message, help: error.help })?.flatten();
     let Some(own) = own else {
-        return Err(PkiError::new("no recipient is named to encrypt keys to").help(
-            "name `tls.ca.recipients`, put a file .age-recipients beside the inventory, or make an identity for yourself: `age-keygen -o ~/.config/etcdrun/identity`",
+        return Err(PkiError::new("there are no recipients to encrypt keys to").help(
+            "set `tls.ca.recipients`, put a file .age-recipients next to the inventory, or create an identity: `age-keygen -o ~/.config/etcdrun/identity`",
         ));
     };
     Recipients::parse([own.as_str()]).map_err(PkiError::new)
@@ -394,7 +396,9 @@ pub(super) fn open_key(
             message: format!("{}: {}", path.display(), error.message),
             help: error.help,
         })?,
-        (true, None) => return Err(PkiError::new(format!("{} is encrypted, and no key is at hand", path.display()))),
+        (true, None) => {
+            return Err(PkiError::new(format!("{} is encrypted, and there is no key to decrypt it", path.display())));
+        }
     };
     Ok(Zeroizing::new(String::from_utf8_lossy(&plain).into_owned()))
 }

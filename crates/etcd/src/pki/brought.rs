@@ -26,13 +26,11 @@ impl Brought {
         let pair = KeyPair::from_pem(&text)
             .map_err(|error| at(key, PkiError::new(format!("this is not a key in PEM: {error}"))))?;
         if pair.subject_public_key_info() != parsed.public_key {
-            return Err(PkiError::new(format!("the certificate {certificate} is not for the key {key}")));
+            return Err(PkiError::new(format!("the certificate {certificate} does not match the key {key}")));
         }
         if !(parsed.is_for_servers && parsed.is_for_clients) {
             return Err(at(certificate, PkiError::new("a member's certificate must be for servers and for clients"))
-                .help(
-                    "it has to have both extended key usages: a member is a server to some, and a client of its peers",
-                ));
+                .help("it needs both extended key usages: a member is a server, and a client of its peers"));
         }
         if !parsed.names.contains("127.0.0.1") {
             return Err(at(certificate, PkiError::new("a member's certificate must also be for 127.0.0.1")));

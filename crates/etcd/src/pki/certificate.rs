@@ -35,7 +35,7 @@ impl Certificate {
     /// The first certificate of a PEM text.
     pub fn parse(pem: &str) -> Result<Self, PkiError> {
         let first = Self::parse_all(pem)?.into_iter().next();
-        first.ok_or_else(|| PkiError::new("there is no certificate in it").help("it must be in PEM"))
+        first.ok_or_else(|| PkiError::new("it contains no certificate").help("it must be in PEM"))
     }
 
     /// All certificates of a PEM text, in order.

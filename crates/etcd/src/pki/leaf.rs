@@ -85,10 +85,8 @@ impl LeafKey {
         };
         match own == certificate.public_key {
             true => Ok(()),
-            false => {
-                Err(PkiError::new("the certificate that was signed is for another key than the one it is meant for")
-                    .help("a member's key is renewed by `etcdrun playbook settings.yaml` once its file is away"))
-            }
+            false => Err(PkiError::new("the signed certificate does not match the key")
+                .help("to get a new key, move the member's key file away and run `etcdrun playbook settings.yaml`")),
         }
     }
 
@@ -129,7 +127,7 @@ impl Request {
             return Wish::KeyAndCertificate("it has another kind of key".into());
         }
         if !there.is_signed_by(authority) {
-            return renew("another authority has signed it");
+            return renew("another CA has signed it");
         }
         if there.common_name != self.common_name {
             return renew("it is for another name");
@@ -145,7 +143,7 @@ impl Request {
         }
         let left = there.not_after.duration_since(now);
         if left <= jiff::SignedDuration::try_from(self.early_renewal).unwrap_or(jiff::SignedDuration::MAX) {
-            return renew(&format!("it ends at {}", there.not_after));
+            return renew(&format!("it expires at {}", there.not_after));
         }
         Wish::Nothing
     }

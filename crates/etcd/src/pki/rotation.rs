@@ -60,13 +60,13 @@ impl Rotation {
         phase: RotationPhase,
     ) -> Result<Self, PkiError> {
         let Some(old) = Authority::open(tls, keeping)? else {
-            return Err(PkiError::new(format!("the cluster `{cluster}` has no authority yet"))
-                .help("`etcdrun playbook site.yaml` makes it"));
+            return Err(PkiError::new(format!("the cluster `{cluster}` has no CA yet"))
+                .help("`etcdrun playbook site.yaml` creates it"));
         };
         let new = match &tls.ca.next {
             Some(next) => Authority::brought(&Files::of_next(next), keeping.opener)?.pem,
             None if tls.ca.certificate.is_some() => {
-                return Err(PkiError::new("the authority was brought along, and nobody said which is the next one")
+                return Err(PkiError::new("the CA is your own, and the next one is not set")
                     .help("name it in the inventory: `tls: {ca: {next: {certificate: ..., key: ...}}}`"));
             }
             None => {
@@ -76,7 +76,7 @@ impl Rotation {
             }
         };
         if same(&new, &old.pem) {
-            return Err(PkiError::new("`ca.next` is the authority that signs already"));
+            return Err(PkiError::new("`ca.next` is already the current CA"));
         }
         let rotation = Self { phase, complete: false, old: old.pem, new };
         keeping.store.keep_rotation(&rotation)?;
@@ -116,7 +116,7 @@ impl Rotation {
             return Authority::kept(self.old.clone(), &keeping.store.key_path(), keeping);
         };
         let authority = Authority::brought(&files, keeping.opener)?;
-        must_be(&authority, &self.old, "`ca` is not the authority that is being replaced")?;
+        must_be(&authority, &self.old, "`ca` is not the CA that is being replaced")?;
         Ok(authority)
     }
 
@@ -125,16 +125,14 @@ impl Rotation {
             let key_path = keeping.store.next_key_path();
             return match key_path.exists() {
                 true => Authority::kept(self.new.clone(), &key_path, keeping),
-                false => {
-                    Err(PkiError::new("the authority with which the rotation was begun is not at hand").help(format!(
-                        "put `ca.next` back into the inventory; one that was made here has its key in {}",
-                        key_path.display()
-                    )))
-                }
+                false => Err(PkiError::new("the CA that the rotation was started with is missing").help(format!(
+                    "put `ca.next` back into the inventory; if etcdrun created the CA, its key is in {}",
+                    key_path.display()
+                ))),
             };
         };
         let authority = Authority::brought(&Files::of_next(next), keeping.opener)?;
-        must_be(&authority, &self.new, "`ca.next` is not the authority with which the rotation was begun")?;
+        must_be(&authority, &self.new, "`ca.next` is not the CA that the rotation was started with")?;
         Ok(authority)
     }
 
@@ -184,7 +182,7 @@ fn must_be(authority: &Authority, pem: &str, problem: &str) -> Result<(), PkiErr
     match same(&authority.pem, pem) {
         true => Ok(()),
         false => Err(PkiError::new(problem).help(
-            "put it back into the inventory until the rotation is over; `etcdrun certs list` shows how far it is",
+            "put it back into the inventory until the rotation is finished; `etcdrun certs list` shows the phase",
         )),
     }
 }

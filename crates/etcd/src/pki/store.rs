@@ -78,7 +78,7 @@ impl Store {
         let path = self.rotation_path();
         let Some(bytes) = read(&path)? else { return Ok(None) };
         serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-            PkiError::new(format!("{} is damaged: {error}", path.display())).help("put it back from a copy")
+            PkiError::new(format!("{} is damaged: {error}", path.display())).help("restore it from a copy")
         })
     }
 

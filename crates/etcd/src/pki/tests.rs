@@ -169,7 +169,7 @@ async fn a_command_can_sign_instead() {
     let names = "subjectAltName=IP:10.0.0.1,DNS:etcd-1,IP:::1\n";
     for (command, why) in [
         (sign("-days 9"), "it is for"),
-        (sign("-days 0 -copy_extensions copyall"), "it ends at"),
+        (sign("-days 0 -copy_extensions copyall"), "it expires at"),
         (extensions(&format!("{names}extendedKeyUsage=clientAuth\n")), "not for this use"),
     ] {
         let wrong = Authority::open(&section(&command), &place.keeping()).unwrap().unwrap();
@@ -207,7 +207,7 @@ async fn an_authority_that_is_brought_along_must_fit_its_key() {
     let wrong = one.folder.path().join("wrong.key");
     write_key(&wrong, &key);
     let error = Authority::open(&brought(wrong), &one.keeping()).err().unwrap();
-    assert!(error.message.contains("not the one that the authority's certificate is for"), "{error}");
+    assert!(error.message.contains("does not match the CA certificate"), "{error}");
 }
 
 /// As a person should keep it.
@@ -320,7 +320,7 @@ async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
     let mut tls = TlsSection::default();
     (tls.ca.certificate, tls.ca.key) = (Some(certificate), Some(key));
     let error = Rotation::begin("prod", &tls, &one.keeping(), RotationPhase::Trust).unwrap_err();
-    assert!(error.message.contains("nobody said which is the next one"), "{error}");
+    assert!(error.message.contains("the next one is not set"), "{error}");
     tls.ca.next =
         Some(NextCa { certificate: next_certificate.clone(), key: Some(next_key.clone()), sign_command: vec![] });
     Rotation::begin("prod", &tls, &one.keeping(), RotationPhase::Trust).unwrap();
@@ -328,7 +328,7 @@ async fn an_authority_that_is_brought_along_is_replaced_by_the_next_one() {
     let mut early = tls.clone();
     (early.ca.certificate, early.ca.key, early.ca.next) = (Some(next_certificate), Some(next_key), None);
     let error = Authority::open(&early, &one.keeping()).err().unwrap();
-    assert!(error.message.contains("not the authority that is being replaced"), "{error}");
+    assert!(error.message.contains("not the CA that is being replaced"), "{error}");
     step(&one, RotationPhase::Finish);
     let there = one.store.rotation().unwrap().unwrap();
     assert!(!there.end(&tls, &one.store).unwrap(), "somebody has to put it into the inventory");

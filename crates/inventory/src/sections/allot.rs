@@ -34,11 +34,11 @@ pub(in super::super) struct AddressPool {
     dns: Vec<Parsed<Ip>>,
 }
 
-/// Where members go that name no hypervisor: where the fewest of their cluster are, by zone and then by hypervisor.
+/// Placement of members without a hypervisor: the zone, then the hypervisor, with the fewest members of their cluster.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct Placement {
-    /// The hypervisors to choose from; all of them if not given.
+    /// The hypervisors to choose from; default: all.
     hypervisors: Option<OneOrMany>,
 }
 
@@ -126,7 +126,7 @@ fn address(draft: &mut Draft, cluster: &str, taken: &mut HashSet<IpAddr>, diagno
     };
     let (first, last) = (first.0.0, last.0.0);
     if !first.contains(&last) || last < first.addr() {
-        diagnostics.error(span, format!("{last} is not behind {} in the network {}", first.addr(), first.trunc()));
+        diagnostics.error(span, format!("{last} is not after {} in the network {}", first.addr(), first.trunc()));
         return;
     }
     taken.extend(pool.gateway.as_ref().map(|gateway| gateway.0.0));

@@ -8,17 +8,17 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthSection {
-    /// Whether clients must say who they are. true if not given.
+    /// Whether clients must authenticate; default: true.
     pub enabled: Option<bool>,
-    /// How they say it. certificate if not given.
+    /// How clients authenticate; default: certificate.
     pub method: Option<AuthMethod>,
-    /// The password of root, with `method: password`. A random one, kept in the state folder, if not given.
+    /// The password of root, with `method: password`; default: a random one, stored in the state directory.
     pub root_password: Option<String>,
-    /// The member through which root is made and authentication switched on; whichever answers if not given.
+    /// The member on which root is created and authentication is enabled; default: any member that answers.
     pub bootstrap: Option<Bootstrap>,
-    /// Users beside root, by name.
+    /// Users besides root, by name.
     pub users: IndexMap<String, Option<AuthUser>>,
-    /// Roles beside root, by name.
+    /// Roles besides root, by name.
     pub roles: IndexMap<String, Option<AuthRole>>,
 }
 
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Bootstrap {
         match names.len() {
             0 | 1 => Ok(Self(names.pop().unwrap_or_default())),
             more => Err(serde::de::Error::custom(format!(
-                "{more} bootstrap members are named: only one member switches authentication on"
+                "{more} bootstrap members are named: authentication is enabled on only one member"
             ))),
         }
     }
@@ -71,21 +71,21 @@ pub struct AuthUser {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthRole {
-    /// What the role may do.
+    /// The permissions of the role.
     pub permissions: Vec<Permission>,
 }
 
-/// A permission on one key, on all keys that begin with a prefix, or on a range.
+/// A permission on one key, on all keys with a prefix, or on a range.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Permission {
     /// One key; or the first, with `range_end`.
     pub key: Option<String>,
-    /// All keys that begin with this; "" for all keys.
+    /// All keys with this prefix; "" for all keys.
     pub prefix: Option<String>,
-    /// The first key that is not in the range any more.
+    /// The end of the range, exclusive.
     pub range_end: Option<String>,
-    /// readwrite if not given.
+    /// Default: readwrite.
     pub access: Option<Access>,
 }
 

@@ -5,12 +5,12 @@ use serde::Deserialize;
 
 use crate::model::Version;
 
-/// A program that uses the cluster: an upgrade that it could not work with is refused.
+/// A program that uses the cluster. etcdrun refuses an upgrade that it could not work with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdClient {
     pub name: ClientName,
-    /// Which version of it runs, whole: 4.1.4. Of several, the oldest.
+    /// The full version that runs: 4.1.4. If there are several, the oldest.
     pub version: Version,
 }
 

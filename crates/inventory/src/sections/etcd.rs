@@ -7,47 +7,47 @@ use serde::Deserialize;
 use super::Text;
 use crate::model::{ByteSize, Version};
 
-/// Settings of etcd, the same on every member unless a member says otherwise.
+/// Settings of etcd, for every member that does not override them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EtcdSection {
-    /// The release to run, whole: 3.5.34. It must be in `etcd_releases`.
+    /// The full version of the release to run: 3.5.34. It must be in `etcd_releases`.
     pub version: Option<Version>,
-    /// How much the database may hold before etcd takes no more writes. 8GiB if not given.
+    /// The size of the database at which etcd rejects writes; default: 8GiB.
     pub quota: Option<ByteSize>,
     pub compaction: Compaction,
-    /// Whether the REST gateway answers. It cannot go with certificate authentication, unless authentication is off.
+    /// Whether the REST gateway is enabled. It does not work with certificate authentication, unless authentication is disabled.
     pub gateway: Option<bool>,
     pub metrics: Metrics,
-    /// Where the data is: a folder of its own, not the mount point of a disk. /var/lib/etcd/data if not given.
+    /// The data directory: a separate directory, not the mount point of a disk; default: /var/lib/etcd/data.
     pub data_dir: Option<String>,
-    /// A disk for the data: it gets a file system if it has none, and is mounted on the folder above `data_dir`.
+    /// A disk for the data: formatted if it is blank, and mounted on the parent directory of `data_dir`.
     pub data_device: Option<String>,
-    /// The file system of `data_device`. ext4 if not given.
+    /// The file system of `data_device`; default: ext4.
     pub data_fstype: Option<String>,
-    /// Where clients connect. 2379 if not given.
+    /// The port for clients; default: 2379.
     pub client_port: Option<u16>,
-    /// Where the other members connect. 2380 if not given.
+    /// The port for other members; default: 2380.
     pub peer_port: Option<u16>,
-    /// The address that etcd binds and advertises, if it is not that of the first interface, or `address`.
+    /// The address that etcd binds and advertises; default: that of the first interface, or `address`.
     pub ip: Option<String>,
-    /// What tells this cluster from others while it forms. A random one if not given.
+    /// The initial cluster token; default: a random one.
     pub token: Option<String>,
-    /// How members find each other when the cluster forms. By the inventory if not given.
+    /// How members find each other at the bootstrap; default: by the inventory.
     pub discovery: Discovery,
-    /// debug, info, warn, error, panic or fatal. info if not given.
+    /// debug, info, warn, error, panic or fatal; default: info.
     pub log_level: Option<LogLevel>,
-    /// More settings, by the names of etcd's own flags. Those that this version of etcd lacks are an error.
+    /// More settings, by the names of etcd's flags. A setting that this version of etcd does not have is an error.
     pub settings: IndexMap<String, Text>,
 }
 
-/// How old revisions go away.
+/// How old revisions are compacted.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Compaction {
-    /// What `retention` counts. revision if not given.
+    /// What `retention` counts; default: revision.
     pub mode: Option<CompactionMode>,
-    /// Revisions to keep, or a time such as 1h. 1000 if not given.
+    /// Revisions to keep, or a time such as 1h; default: 1000.
     pub retention: Option<Text>,
 }
 
@@ -61,9 +61,9 @@ pub enum CompactionMode {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metrics {
-    /// How much is measured. basic if not given.
+    /// The level of detail; default: basic.
     pub level: Option<MetricsLevel>,
-    /// More URLs that answer `/metrics` and `/health`, such as http://127.0.0.1:2381.
+    /// More URLs that serve `/metrics` and `/health`, such as http://127.0.0.1:2381.
     pub urls: Vec<String>,
 }
 
@@ -85,11 +85,11 @@ pub enum LogLevel {
     Fatal,
 }
 
-/// Other ways for members to find each other than the inventory: one of them.
+/// Discovery of members without the inventory; set one of them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Discovery {
-    /// The URL of a discovery service, made for this cluster.
+    /// The URL of a discovery service, created for this cluster.
     pub url: Option<String>,
     /// A domain whose SRV records name the members.
     pub dns_srv: Option<String>,
@@ -99,9 +99,9 @@ pub struct Discovery {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Release {
-    /// The server's binary, or the release's tarball, on this machine; relative to this file.
+    /// The etcd binary, or the release's tarball, on your workstation; relative to this file.
     pub file: Option<String>,
-    /// Where the hosts get the binary, or the release's tarball.
+    /// Where hosts download the binary, or the release's tarball.
     pub url: Option<String>,
     /// The checksum of the file.
     pub sha256: Option<Sha256Sum>,

@@ -6,43 +6,43 @@ use serde::Deserialize;
 use super::super::entry::{Free, OneOrMany};
 use crate::model::{ByteSize, Seconds};
 
-/// The virtual machine that a member lives in.
+/// The virtual machine of a member.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct GuestSection {
-    /// How many processors; 2 if not given.
+    /// Number of processors; default: 2.
     vcpus: Option<u32>,
-    /// How much memory; 8 GiB if not given.
+    /// Memory; default: 8 GiB.
     memory: Option<ByteSize>,
     /// The processor that the guest sees: host-passthrough, host-model, maximum.
     cpu: Option<String>,
-    /// The kind of machine; q35 if not given.
+    /// The machine type; default: q35.
     machine: Option<String>,
-    /// KVM, or emulation; by a probe if not given.
+    /// KVM, or emulation; default: by a probe.
     virt: Option<Virt>,
-    /// Start the guest when its hypervisor boots; true if not given.
+    /// Start the guest when its hypervisor boots; default: true.
     autostart: Option<bool>,
-    /// A channel for the QEMU guest agent; true if not given.
+    /// A channel for the QEMU guest agent; default: true.
     agent: Option<bool>,
-    /// A watchdog that resets the guest; true if not given.
+    /// A watchdog that resets the guest; default: true.
     watchdog: Option<bool>,
-    /// A source of randomness; true if not given.
+    /// A source of randomness; default: true.
     rng: Option<bool>,
-    /// The disk of the system.
+    /// The system disk.
     disk: Option<SystemDisk>,
-    /// A disk for etcd's data, which is kept when the guest is built anew.
+    /// A disk for etcd's data, which is kept when the guest is rebuilt.
     data_disk: Option<DataDisk>,
     /// Who may log in.
     admin: Option<Admin>,
-    /// What the guest is told at its first boot.
+    /// The data for cloud-init.
     cloud_init: Option<CloudInit>,
-    /// Sets the guest up by Ignition instead of cloud-init: a configuration, which is merged with what etcdrun says.
+    /// An Ignition configuration, used instead of cloud-init; it is merged with etcdrun's own.
     ignition: Option<Free>,
     /// Packages that cloud-init installs.
     packages: Option<OneOrMany>,
-    /// Whether cloud-init installs packages at all; true if not given.
+    /// Whether cloud-init installs packages at all; default: true.
     install_dependencies: Option<bool>,
-    /// How long the guest may take until it can be logged into; 10 minutes if not given.
+    /// How long the guest may take until it accepts SSH logins; default: 10 minutes.
     boot_timeout: Option<Seconds>,
 }
 
@@ -54,19 +54,19 @@ enum Virt {
     Qemu,
 }
 
-/// The disk of the system: an overlay on a base image.
+/// The system disk: an overlay on a base image.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct SystemDisk {
     /// The base image: one of the hypervisor's `images`, a volume of `base_pool`, or the path of a file there.
     base: Option<String>,
-    /// The pool of the base image; `default` if not given.
+    /// The pool of the base image; default: `default`.
     base_pool: Option<String>,
-    /// The pool of the disk; `default` if not given.
+    /// The pool of the disk; default: `default`.
     pool: Option<String>,
-    /// The volume; `NAME.qcow2` if not given.
+    /// The volume; default: `NAME.qcow2`.
     volume: Option<String>,
-    /// How large it is; as large as the base image if not given.
+    /// The size; default: that of the base image.
     size: Option<ByteSize>,
     /// How the hypervisor caches it: none, writeback, writethrough, directsync, unsafe.
     cache: Option<String>,
@@ -76,13 +76,13 @@ struct SystemDisk {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct DataDisk {
-    /// The pool of the disk; that of the system's disk if not given.
+    /// The pool of the disk; default: that of the system disk.
     pool: Option<String>,
-    /// The volume; `NAME-data.qcow2` if not given.
+    /// The volume; default: `NAME-data.qcow2`.
     volume: Option<String>,
-    /// How large it is.
+    /// The size.
     size: Option<ByteSize>,
-    /// The format of the file; qcow2 if not given.
+    /// The format of the file; default: qcow2.
     format: Option<Format>,
     /// How the hypervisor caches it: none, writeback, writethrough, directsync, unsafe.
     cache: Option<String>,
@@ -99,21 +99,21 @@ enum Format {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Admin {
-    /// The user's name; that of the SSH connection if not given.
+    /// The user's name; default: that of the SSH connection.
     user: Option<String>,
     /// Public keys, as in authorized_keys.
     ssh_keys: Option<OneOrMany>,
-    /// A password for the console, hashed as in /etc/shadow. SSH never takes it.
+    /// A password for the console, hashed as in /etc/shadow. SSH never accepts it.
     password_hash: Option<String>,
 }
 
-/// What cloud-init is given.
+/// The data for cloud-init.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct CloudInit {
-    /// The pool of the ISO; that of the system's disk if not given.
+    /// The pool of the ISO; default: that of the system disk.
     pool: Option<String>,
-    /// The volume of the ISO; `NAME-cloud-init.iso` if not given.
+    /// The volume of the ISO; default: `NAME-cloud-init.iso`.
     volume: Option<String>,
     /// Further user-data, as in a #cloud-config file.
     user_data: Option<Free>,

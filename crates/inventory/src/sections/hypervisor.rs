@@ -5,38 +5,38 @@ use serde::Deserialize;
 
 use super::super::entry::{Cidr, Ip, Parsed};
 
-/// A storage pool that is a folder.
+/// A storage pool that is a directory.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct Pool {
-    /// The folder.
+    /// The directory.
     pub path: Option<String>,
 }
 
-/// A libvirt network that etcdrun keeps.
+/// A libvirt network that etcdrun defines.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct Network {
-    /// `nat` if not given.
+    /// Default: `nat`.
     pub mode: Option<NetworkMode>,
-    /// The bridge: the one that libvirt makes, or with `mode: bridge` the one that exists.
+    /// The bridge: the one that libvirt creates, or with `mode: bridge` an existing one.
     pub bridge: Option<String>,
     /// The hypervisor's own address in the network, with its prefix length.
     pub address: Option<Parsed<Cidr>>,
-    /// Addresses that are given out by DHCP.
+    /// Addresses for DHCP.
     pub dhcp: Option<DhcpRange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in super::super) enum NetworkMode {
-    /// Guests reach out through the hypervisor; nobody else reaches them.
+    /// Guests connect out through the hypervisor; they cannot be reached from outside.
     Nat,
     /// As `nat`, without the translation of addresses.
     Route,
     /// Only between the guests of this hypervisor, and itself.
     Isolated,
-    /// A bridge of the hypervisor that exists.
+    /// An existing bridge of the hypervisor.
     Bridge,
 }
 
@@ -48,16 +48,16 @@ pub(in super::super) struct DhcpRange {
     pub end: Parsed<Ip>,
 }
 
-/// A base image that etcdrun brings to the hypervisor: a file of the operator, or a URL.
+/// A base image that etcdrun copies to the hypervisor: a file on your workstation, or a URL.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct Image {
-    /// The pool it is kept in; `default` if not given.
+    /// The pool for the image; default: `default`.
     pub pool: Option<String>,
-    /// A file of the operator.
+    /// A file on your workstation.
     pub file: Option<String>,
-    /// Where it can be downloaded.
+    /// The URL to download it from.
     pub url: Option<String>,
-    /// Its SHA-256 checksum; needed with `url`.
+    /// Its SHA-256 checksum; required with `url`.
     pub sha256: Option<String>,
 }

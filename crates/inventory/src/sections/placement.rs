@@ -62,7 +62,7 @@ fn check_quorum(cluster: &Cluster, members: &[&Host], diagnostics: &mut Diagnost
         let Some(left) = minority_without(here.len(), members.len()) else { continue };
         let names: Vec<&str> = here.iter().map(|member| member.name.as_str()).collect();
         let message = format!(
-            "the death of `{hypervisor}` would take {} ({} of the {} members of `{}`): {left} would be left, and a majority is {}",
+            "the loss of `{hypervisor}` would stop {} ({} of the {} members of `{}`): {left} would be left, and a majority is {}",
             names.join(", "),
             here.len(),
             members.len(),
@@ -170,7 +170,7 @@ fn check_way(member: &Host, diagnostics: &mut Diagnostics) {
         .find(|(interface, _)| interface.ip.as_ref().is_some_and(|ip| ip.0.0.addr().to_string() == member.address()));
     if let Some((Interface { macvtap: Some(device), .. }, span)) = used {
         let message = format!(
-            "`{}` cannot be reached through `{hypervisor}`: a guest on macvtap (`{device}`) and its own hypervisor do not see each other",
+            "`{}` cannot be reached through `{hypervisor}`: a guest on macvtap (`{device}`) and its own hypervisor cannot reach each other",
             member.name
         );
         let help = "use `ssh_via: direct`, or `ssh: { jump: ... }` with another host";

@@ -10,18 +10,18 @@ use crate::model::Seconds;
 #[serde(default, deny_unknown_fields)]
 pub struct TlsSection {
     pub ca: CaSection,
-    /// The organization that certificates name.
+    /// The organization in certificates.
     pub organization: Option<String>,
-    /// How long a certificate is valid. 365d if not given.
+    /// How long a certificate is valid; default: 365d.
     pub validity: Option<Seconds>,
-    /// How long before its end a certificate is renewed. A third of `validity` if not given.
+    /// How long before it expires a certificate is renewed; default: a third of `validity`.
     pub early_renewal: Option<Seconds>,
     pub algorithm: Option<KeyAlgorithm>,
     /// More names and addresses for every member's certificate, such as that of a load balancer.
     pub names: Vec<String>,
 }
 
-/// A member's own certificate, which somebody else renews.
+/// A member's own certificate, which etcdrun does not renew.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemberTls {
@@ -31,28 +31,28 @@ pub struct MemberTls {
     pub key: Option<String>,
 }
 
-/// The certificate authority: made here, brought along, or somebody else's.
+/// The CA: created by etcdrun, provided by you, or an external one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaSection {
-    /// The certificate of an authority that exists, in PEM; relative to this file. Without it one is made.
+    /// The certificate of an existing CA, in PEM; relative to this file. Without it, etcdrun creates a CA.
     pub certificate: Option<String>,
     /// Its key, in PEM, which may be encrypted with age; relative to this file.
     pub key: Option<String>,
-    /// A command that signs: it reads a request in PEM, and writes the certificate in PEM. The key stays where it is.
+    /// A command that signs: it reads a request in PEM, and prints the certificate in PEM. etcdrun does not need the key.
     pub sign_command: Vec<String>,
-    /// To whom the key of an authority that is made here is encrypted: age1..., ssh-ed25519 ... The recipients of the
-    /// inventory's folder if not given (.age-recipients), or else your own identity.
+    /// The recipients of the key of a CA that etcdrun creates: age1..., ssh-ed25519 ...; default: the recipients of the
+    /// inventory's directory (.age-recipients), or else your own identity.
     pub recipients: Vec<String>,
-    /// What an authority that is made here is called. The cluster's name, and etcd, if not given.
+    /// The common name of a CA that etcdrun creates; default: the cluster's name, and etcd.
     pub common_name: Option<String>,
-    /// How long an authority that is made here is valid. 3650d if not given.
+    /// How long a CA that etcdrun creates is valid; default: 3650d.
     pub validity: Option<Seconds>,
-    /// The authority that is to take the place of this one, by `etcdrun certs rotate-ca`. Not needed where one is made here.
+    /// The CA that replaces this one, by `etcdrun certs rotate-ca`. Not needed if etcdrun creates the CA.
     pub next: Option<NextCa>,
 }
 
-/// An authority that exists, and is to take the place of another.
+/// An existing CA that replaces another.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NextCa {
@@ -60,11 +60,11 @@ pub struct NextCa {
     pub certificate: String,
     /// Its key, in PEM, which may be encrypted with age; relative to this file.
     pub key: Option<String>,
-    /// A command that signs, as that of `ca`.
+    /// A command that signs, like that of `ca`.
     pub sign_command: Vec<String>,
 }
 
-/// What kind of key a certificate has.
+/// The kind of key of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyAlgorithm {

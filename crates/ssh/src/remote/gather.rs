@@ -241,7 +241,7 @@ impl Kept {
         let mut text = String::from_utf8(self.bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         if self.dropped > 0 {
-            text.push_str(&format!("\n[{} more bytes are not kept]", self.dropped));
+            text.push_str(&format!("\n[{} more bytes were dropped]", self.dropped));
         }
         text
     }

@@ -137,7 +137,7 @@ impl Session {
             _ if answer.failed => return Err(failed(id, &answer)),
             Some("running") => JobState::Running,
             Some("finished") => finished(id, &answer, &stdout, &stderr)?,
-            Some("lost") if booted => JobState::Lost(format!("the host has booted while the job {id} ran")),
+            Some("lost") if booted => JobState::Lost(format!("the host has rebooted while the job {id} ran")),
             Some("lost") => JobState::Lost(format!("the job {id} ended without a result")),
             _ => JobState::Absent,
         };
@@ -171,7 +171,7 @@ fn finished(id: &str, answer: &Outcome, stdout: &[u8], stderr: &[u8]) -> Result<
     let mut outcome = reader.cut_short(i32::try_from(code).unwrap_or(-1));
     outcome.failed = true;
     outcome.msg = match answer.data.contains_key("overdue") {
-        true => "took longer than it may, and was ended".to_owned(),
+        true => "exceeded its timeout, and was ended".to_owned(),
         false => format!("was ended from outside (exit code {code})"),
     };
     Ok(JobState::Finished(Box::new(outcome)))

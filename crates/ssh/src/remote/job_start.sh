@@ -52,5 +52,5 @@ start_job() {
 	write "keeper.$arg_ticket.given-up" 'nobody'
 	ln "$job/keeper.$arg_ticket.given-up" "$job/keeper" 2>/dev/null || return 0
 	rm -rf "$job"
-	fail "the job $arg_id did not begin, and never will"
+	fail "the job $arg_id did not start, and never will"
 }

@@ -222,7 +222,7 @@ _recall() {
 		;;
 	full)
 		_code=1
-		_text fail "there is no room on the disk of $_ledger, so nothing was run"
+		_text fail "there is no free space on the disk of $_ledger, so nothing was run"
 		;;
 	*)
 		_code=1

@@ -34,16 +34,16 @@ open_place() {
 		tries=$((tries + 1))
 		sleep 0.1 2>/dev/null || sleep 1
 	done
-	[ -w "$place" ] || fail "cannot write to $place, where the locks of this host are; lock_dir names another folder, for all operators alike"
+	[ -w "$place" ] || fail "cannot write to $place, where the locks of this host are; set lock_dir to another directory, the same for all operators"
 	[ "$tries" = 0 ] || _look_ahead "$arg_run" "$place" "$@"
 	is_good_place || refuse_place
 }
 
 refuse_place() {
 	if is_strangers "$place"; then
-		fail "cannot keep a lock in $place: another user owns it, who could remove the locks of others; a run with --become replaces it by a folder of root's"
+		fail "cannot store a lock in $place: another user owns it, who could remove the locks of others; a run with --become replaces it by a directory of root"
 	fi
-	fail "cannot keep a lock in $place: others could remove it, because they can write to it or to ${place%/*} and the sticky bit is missing"
+	fail "cannot store a lock in $place: others could remove it, because they can write to it or to ${place%/*} and the sticky bit is missing"
 }
 
 # After _see: whether $1 is somebody's who is neither root nor we.
@@ -62,7 +62,7 @@ replace_place() {
 		mv "$aside" "$place" 2>/dev/null || fail "cannot move $aside back to $place"
 		return 1
 	fi
-	mkdir -m 1777 "$place" 2>/dev/null || fail "cannot make $place, which another user owned"
+	mkdir -m 1777 "$place" 2>/dev/null || fail "cannot create $place, which another user owned"
 	note "$place belonged to another user, so root has made another; the old one is now $aside"
 }
 

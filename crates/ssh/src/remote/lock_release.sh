@@ -23,7 +23,7 @@ find_busy() {
 break_lock() {
 	[ -d "$broken" ] || mkdir -m 700 "$broken" 2>/dev/null || fail "cannot write to $place"
 	raise_generation "$name"
-	mv "$1" "$broken/$count" 2>/dev/null || fail "$1 is another user's; only he or root can break it"
+	mv "$1" "$broken/$count" 2>/dev/null || fail "$1 belongs to another user; only that user or root can break it"
 }
 
 raise_generation() {
@@ -67,7 +67,7 @@ go_through() {
 		name=${name%.lock}
 		name=${name%%+*}
 		if [ -z "$arg_look" ]; then
-			[ -n "$_good" ] || fail "cannot release $lock: another user owns $place; log in as that user, or let root remove the folder"
+			[ -n "$_good" ] || fail "cannot release $lock: another user owns $place; log in as that user, or let root remove the directory"
 			if [ "$arg_break" ]; then
 				break_lock "$lock"
 			elif [ -O "$lock" ] && [ ! -L "$lock" ]; then

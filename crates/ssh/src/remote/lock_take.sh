@@ -128,6 +128,6 @@ if [ -n "$mine" ]; then
 	sync $mine "$place" 2>/dev/null || sync
 fi
 if [ "$arg_look$said" = occupied ]; then
-	fail "cannot keep a lock in $place yet: another user owns it, and there are locks in it; wait until that run has ended, or remove $place"
+	fail "cannot store a lock in $place yet: another user owns it, and there are locks in it; wait until that run has ended, or remove $place"
 fi
 result locks "$said"

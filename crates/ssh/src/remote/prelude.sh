@@ -154,5 +154,5 @@ sum_of_much() {
 # A private folder, the same one for all steps of a segment, removed when the segment ends.
 tmp_dir() {
 	TMP=$_tmp
-	_have_private "$TMP" || fail "cannot make the temporary folder $TMP that only we can write"
+	_have_private "$TMP" || fail "cannot create a private temporary directory $TMP"
 }

@@ -44,7 +44,7 @@ pub(super) enum Event {
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the shell on the host answered what it should not: {0}")]
+#[error("unexpected output from the shell on the host: {0}")]
 pub(super) struct Nonsense(String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

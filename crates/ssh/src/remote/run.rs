@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
             Files::Into(file) => file
                 .write_all(bytes)
                 .await
-                .map_err(|error| RemoteError::Transfer(format!("cannot write what was received: {error}").into())),
+                .map_err(|error| RemoteError::Transfer(format!("cannot write the received data: {error}").into())),
             Files::Keep { stdout, stderr, limit } => {
                 let kept = if error { stderr } else { stdout };
                 let room = limit.saturating_sub(kept.len());
@@ -283,19 +283,17 @@ impl<'a> Run<'a> {
             Become::WithPassword(user) if ending != Some(Ending::Code(NO_SCRIPT)) => sudo::refused(user, &said, true),
             _ => RemoteError::Protocol(
                 Trouble::new(match said.is_empty() {
-                    true => format!("the host did not run our shell ({how})"),
-                    false => format!("the host did not run our shell ({how}): {said}"),
+                    true => format!("the host did not run the shell ({how})"),
+                    false => format!("the host did not run the shell ({how}): {said}"),
                 })
-                .hint("can the user log in and run `sh`?"),
+                .hint("check that the user can log in and run `sh`"),
             ),
         }
     }
 
     fn broke(&self, error: FeedError) -> RemoteError {
         match error {
-            FeedError::Source(error) => {
-                RemoteError::Transfer(format!("cannot read what is to be sent: {error}").into())
-            }
+            FeedError::Source(error) => RemoteError::Transfer(format!("cannot read the data to send: {error}").into()),
             FeedError::Channel(error) => match self.sent {
                 true => RemoteError::Lost(error.into()),
                 false => RemoteError::Unreachable(error.into()),
@@ -368,7 +366,7 @@ async fn end_runner(link: &Arc<Link>, as_whom: Become<'_>, runner: u32) -> Resul
 async fn stop_runner(link: &Arc<Link>, as_whom: Become<'_>, runner: u32, nonce: Nonce) {
     let payload = Payload::new(STOP).value("runner", runner.to_string()).value("halt", nonce.name(HALT));
     if let Err(error) = beside(link, as_whom, payload).await {
-        tracing::debug!(runner, %error, "cannot stop a runner; it goes on to its end");
+        tracing::debug!(runner, %error, "cannot stop a runner; it continues to its end");
     }
 }
 

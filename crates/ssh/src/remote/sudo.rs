@@ -55,7 +55,7 @@ pub(super) fn refused(user: &str, said: &str, offered: bool) -> RemoteError {
     });
     RemoteError::Become(match offered {
         true => trouble.hint("the password given with -K may be wrong, or the user may not use sudo"),
-        false => trouble.hint("-K asks for the sudo password; or let the user use sudo without one"),
+        false => trouble.hint("pass -K to be prompted for the sudo password, or allow sudo without one"),
     })
 }
 

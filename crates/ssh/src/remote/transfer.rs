@@ -194,7 +194,9 @@ impl Session {
             return Ok(outcome);
         }
         sink.compare(&outcome).map_err(|what| {
-            RemoteError::Transfer(format!("cannot download {remote}: {what}; did it change meanwhile?").into())
+            RemoteError::Transfer(
+                format!("cannot download {remote}: {what}; it may have changed during the transfer").into(),
+            )
         })?;
         Ok(outcome.with("size", sink.size).with("sha256", sink.sum()))
     }

@@ -2,7 +2,7 @@
 # Receives a file on stdin into the staging folder $arg_folder, under the name $arg_name.
 umask 077
 folder=${TMPDIR:-/tmp}/$arg_folder
-_have_private "$folder" || fail "cannot make the staging folder $folder that only we can write"
+_have_private "$folder" || fail "cannot create a private staging directory $folder"
 cat >"$folder/$arg_name" || fail "cannot write $folder/$arg_name"
 result folder "$folder"
 result_int size "$(wc -c <"$folder/$arg_name")"

@@ -266,7 +266,7 @@ pub(super) fn refusal(why: &ChannelOpenFailure) -> &'static str {
         ChannelOpenFailure::AdministrativelyProhibited => "it forbids forwarding",
         ChannelOpenFailure::ConnectFailed => "the connection failed there",
         ChannelOpenFailure::ResourceShortage => "it is short of resources",
-        _ => "it knows no such tunnel",
+        _ => "it does not support this kind of tunnel",
     }
 }
 

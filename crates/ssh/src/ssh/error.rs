@@ -18,13 +18,13 @@ pub enum SshError {
     #[error("the connection to {to} was lost: {reason}")]
     Dropped { to: String, reason: String },
 
-    #[error("cannot agree on how to talk to {to}: {reason}")]
+    #[error("cannot negotiate a connection with {to}: {reason}")]
     Protocol { to: String, reason: String },
 
     #[error(transparent)]
     HostKey(#[from] Box<HostKeyError>),
 
-    #[error("the key of {to} has not been learnt: there is none for {name} in {}", pins.display())]
+    #[error("there is no pinned SSH host key for {to} (looked for {name} in {})", pins.display())]
     Unlearnt { to: String, name: String, pins: PathBuf },
 
     #[error("{user}@{to} refused every key; tried {}; the server allows {allowed}", list(tried))]
@@ -80,10 +80,10 @@ fn auth_hint(to: &str, user: &str, tried: &[String], allowed: &str) -> String {
         return format!("load a key into ssh-agent, or set `identity_file` for {to} in the inventory");
     }
     if allowed.starts_with(NO_MORE_ATTEMPTS) {
-        return "name the right key with `identity_file`, and set `identities_only` to keep the agent's others away"
+        return "name the right key with `identity_file`, and set `identities_only` so that other keys of the agent are not offered"
             .to_owned();
     }
-    format!("is one of these keys in ~{user}/.ssh/authorized_keys on {to}?")
+    format!("check that one of these keys is in ~{user}/.ssh/authorized_keys on {to}")
 }
 
 impl SshError {
@@ -114,12 +114,12 @@ impl SshError {
             SshError::HostKey(error) => Some(error.hint()),
             SshError::Jump { source, .. } => source.hint(),
             SshError::Unlearnt { .. } => Some(
-                "site.yaml makes the guest, and learns its key from its hypervisor; if another machine has made it, the state folder there has its key"
+                "`etcdrun playbook site.yaml` pins it when the guest boots; if the guest was created from another workstation, the state directory there has its key"
                     .to_owned(),
             ),
             SshError::Auth { to, user, tried, allowed } => Some(auth_hint(to, user, tried, allowed)),
             SshError::Timeout { .. } | SshError::Connect { .. } => {
-                Some("is the host up, and are its address and port right?".to_owned())
+                Some("check that the host is up, and its address and port".to_owned())
             }
             _ => None,
         }

@@ -59,7 +59,7 @@ pub enum HostKeyError {
     Revoked { host: String, kind: String, fingerprint: String, known: KnownLine },
 
     #[error(
-        "the host certificate of {host} is not valid: {problem} (certificate \"{key_id}\" for {fingerprint}, authority {} at {}:{})",
+        "the host certificate of {host} is not valid: {problem} (certificate \"{key_id}\" for {fingerprint}, CA {} at {}:{})",
         authority.fingerprint, authority.file.display(), authority.line
     )]
     Certificate { host: String, key_id: String, fingerprint: String, problem: String, authority: KnownLine },
@@ -85,7 +85,7 @@ impl HostKeyError {
                         "compare the fingerprint with the host's console, then trust it with `{trust}`, or let the first connection record keys with --accept-new"
                     ),
                     Some(at) => format!(
-                        "{}:{} names a certificate authority for this host, but the host has no certificate of it; sign its key, or trust it with `{trust}`",
+                        "{}:{} names a CA for this host, but the host has no certificate of it; sign its key, or trust it with `{trust}`",
                         at.file.display(),
                         at.line
                     ),
@@ -98,7 +98,7 @@ impl HostKeyError {
                     false => (format!("sed -i {}d {file}", known.line), " (that line covers other names too)"),
                 };
                 format!(
-                    "someone may be listening in. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `{remove} && echo '{known_hosts_line}' >> {file}`{warning}"
+                    "the connection may be intercepted. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `{remove} && echo '{known_hosts_line}' >> {file}`{warning}"
                 )
             }
             HostKeyError::Revoked { known, .. } => format!(
@@ -107,7 +107,7 @@ impl HostKeyError {
                 known.file.display()
             ),
             HostKeyError::Certificate { authority, .. } => format!(
-                "issue a new host certificate with the authority {} (`ssh-keygen -s CA -h -n NAMES -I ID HOST_KEY.pub`)",
+                "issue a new host certificate with the CA {} (`ssh-keygen -s CA -h -n NAMES -I ID HOST_KEY.pub`)",
                 authority.fingerprint
             ),
         }
@@ -316,7 +316,7 @@ fn certificate_problem(certificate: &Certificate, principal: &str) -> Option<Str
         return Some("it is a user certificate".to_owned());
     }
     if certificate.critical_options().iter().next().is_some() {
-        return Some("it has critical options that nobody defined for hosts".to_owned());
+        return Some("it has critical options that are not defined for hosts".to_owned());
     }
     if now < certificate.valid_after() {
         return Some("it is not valid yet".to_owned());

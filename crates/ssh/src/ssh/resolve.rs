@@ -105,14 +105,14 @@ impl Resolver<'_> {
         if address.is_empty() || address.starts_with('-') || address.contains(char::is_whitespace) {
             return Err(SshError::BadEndpoint {
                 host: endpoint.name.clone(),
-                problem: format!("`{address}` is no host name or address"),
+                problem: format!("`{address}` is neither a host name nor an address"),
             });
         }
         let user = endpoint.user.clone().or_else(|| found.user.clone());
         if let Some(user) = user.as_ref().filter(|user| user.starts_with('-')) {
             return Err(SshError::BadEndpoint {
                 host: endpoint.name.clone(),
-                problem: format!("`{user}` is not the name of a user: it begins with a dash"),
+                problem: format!("`{user}` is not a user name: it starts with a dash"),
             });
         }
         let mut resolved = Resolved {
@@ -237,11 +237,12 @@ impl Resolver<'_> {
     fn jumps(&self, endpoint: &Endpoint, hops: &[String], depth: usize) -> Result<Proxy, SshError> {
         let bad = |problem: String| SshError::BadEndpoint { host: endpoint.name.clone(), problem };
         if depth >= MAX_JUMPS {
-            return Err(bad("its jump hosts lead back to themselves".to_owned()));
+            return Err(bad("its jump hosts form a cycle".to_owned()));
         }
         let mut chain: Vec<Resolved> = Vec::new();
         for hop in hops {
-            let mut hop = self.hop(hop).ok_or_else(|| bad(format!("`{hop}` is no jump host: [user@]host[:port]")))?;
+            let mut hop =
+                self.hop(hop).ok_or_else(|| bad(format!("`{hop}` is not a jump host; expected [user@]host[:port]")))?;
             if !chain.is_empty() {
                 // It is reached through the hop before it, whatever its own settings say.
                 hop.jump = vec!["none".to_owned()];
@@ -293,7 +294,7 @@ fn refuse_shell_syntax(resolved: &Resolved) -> Result<(), SshError> {
         if value.contains(syntax) || value.starts_with('-') {
             return Err(SshError::BadEndpoint {
                 host: resolved.name.clone(),
-                problem: format!("`{value}` must not go into a ProxyCommand"),
+                problem: format!("`{value}` is not allowed in a ProxyCommand"),
             });
         }
     }

@@ -242,7 +242,7 @@ impl<S> StallGuard<S> {
         match stuck.as_mut().poll(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host no longer reads what it is sent")))
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host no longer reads its input")))
             }
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct Looked {
 
 pub(super) const NOBODY: &str = "no certificate";
 pub(super) const ROOT: &str = "a certificate for root";
-pub(super) const SERVER: &str = "the server's own certificate";
+pub(super) const SERVER: &str = "the member's own certificate";
 
 /// How we got in, and what was said then.
 pub(super) struct Entry {
@@ -75,7 +75,7 @@ impl Adopting<'_> {
             Err(_) => return Err(Trouble::Unreachable(format!("no answer within {LIMIT:?}"))),
         }
         let unfit = |error: RemoteError| {
-            let help = error.hint().unwrap_or("--via names a machine on which a member runs");
+            let help = error.hint().unwrap_or("--via must name a host on which a member runs");
             Trouble::Silent(CliError::Refused { message: format!("{name}: {error}"), help: Some(help.to_owned()) })
         };
         let found = find_etcd(&session).await.map_err(unfit)?;
@@ -97,7 +97,7 @@ impl Adopting<'_> {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let read = read_etcd_files(&session, &found, &paths, &data_dir, host).await.map_err(unfit)?;
         let [authority, peer_authority, certificate]: [Zeroizing<String>; 3] =
-            read.files.try_into().map_err(|_| Trouble::Unreachable("it did not send all files".to_owned()))?;
+            read.files.try_into().map_err(|_| Trouble::Unreachable("the host did not send all files".to_owned()))?;
         let plain = |text: Zeroizing<String>| text.as_str().to_owned();
         Ok(Looked {
             found,
@@ -132,9 +132,9 @@ impl Adopting<'_> {
                 (Ok(_), Err(error)) => reasons.push(error.to_string()),
             }
         }
-        let help = "--cert and --key name a client certificate that it accepts, --ca-key the key of the authority, --ca-cert who has signed its own";
+        let help = "pass --cert and --key with a client certificate that it accepts, --ca-key with the CA key, or --ca-cert with the CA of its own certificate";
         Err(CliError::Refused {
-            message: format!("etcd at {address}:{port} does not let us in: {}", reasons.join("; ")),
+            message: format!("etcd at {address}:{port} rejects the login: {}", reasons.join("; ")),
             help: Some(help.to_owned()),
         })
     }
@@ -143,8 +143,8 @@ impl Adopting<'_> {
     fn authority(&self, stop: &Stop, looked: &Looked) -> Result<String, CliError> {
         if looked.authority.trim() != looked.peer_authority.trim() {
             return Err(CliError::Refused {
-                message: format!("{} trusts one authority for clients and another one for peers", stop.host),
-                help: Some("etcdrun has one authority for both: let both trust both, and give the members certificates of one of them, before the cluster is adopted".to_owned()),
+                message: format!("{} trusts different CAs for clients and peers", stop.host),
+                help: Some("etcdrun uses one CA for both: before you adopt the cluster, make both trust both CAs, and give the members certificates of one of them".to_owned()),
             });
         }
         let pem = self.here.authority.clone().unwrap_or_else(|| looked.authority.clone());

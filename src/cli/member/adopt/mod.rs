@@ -52,25 +52,25 @@ const HOSTS: &str = "etcdrun member adopt: its hosts.yaml";
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing is changed on any host. It needs root there, to see how etcd was started, and a client certificate: that of\n--cert and --key, one for root that --ca-key signs, or else the server's own.\n\nExamples:\n  etcdrun member adopt prod --via 10.0.0.11 -u ops --become\n  etcdrun member adopt prod --via root@etcd-1.example.org --ca-key ca.key --out inventory/prod.yaml\n  etcdrun member adopt prod --via etcd-1 -i hosts.yaml --out prod.yaml"
+    after_help = "This changes nothing on any host. It needs root there, to see how etcd was started, and a client certificate: that of --cert and --key, one for root that --ca-key signs, or else the member's own.\n\nExamples:\n  etcdrun member adopt prod --via 10.0.0.11 -u ops --become\n  etcdrun member adopt prod --via root@etcd-1.example.org --ca-key ca.key --out inventory/prod.yaml\n  etcdrun member adopt prod --via etcd-1 -i hosts.yaml --out prod.yaml"
 )]
 pub(super) struct AdoptArgs {
-    /// What the cluster is to be called
+    /// The name for the cluster
     cluster: String,
 
-    /// A machine with one of its members: [user@]address[:port], or a host of the inventory that -i names
+    /// A host with one of its members: [user@]address[:port], or a host of the inventory that -i names
     #[arg(long, value_name = "ADDRESS")]
     via: String,
 
-    /// The inventory that is written
+    /// The inventory file to write
     #[arg(long, value_name = "FILE", default_value = "inventory.yaml")]
     out: PathBuf,
 
-    /// Write over what is there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 
-    /// A client certificate that etcd accepts, best root's; with --key
+    /// A client certificate that etcd accepts, preferably root's; with --key
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
 
@@ -78,15 +78,15 @@ pub(super) struct AdoptArgs {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
-    /// The certificate of the authority [default: the one that etcd trusts]
+    /// The CA certificate [default: the one that etcd trusts]
     #[arg(long, value_name = "FILE")]
     ca_cert: Option<PathBuf>,
 
-    /// The key of the authority, which may be encrypted with age; it stays where it is
+    /// The CA key, which may be encrypted with age; it is not copied
     #[arg(long, value_name = "FILE")]
     ca_key: Option<PathBuf>,
 
-    /// Keep what is known of the cluster in this folder [default: .etcdrun beside the inventory that is written]
+    /// The state directory for the cluster [default: .etcdrun next to the inventory that is written]
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 
@@ -122,19 +122,19 @@ impl Here {
     /// Refuses what would not go well in the end, before anything is connected to.
     fn check(args: &AdoptArgs, invocation: &Invocation) -> Result<Self, CliError> {
         if !is_name(&args.cluster) {
-            let help = "names are letters, digits, `.`, `_` and `-`, and do not begin with `-`".to_owned();
+            let help = "names consist of letters, digits, `.`, `_` and `-`, and do not start with `-`".to_owned();
             return Err(CliError::usage_with_help(
                 format!("{:?} cannot be the name of a cluster", args.cluster),
                 Some(help),
             ));
         }
         if args.out.exists() && !args.force {
-            let help = "--out names another one, --force writes over it".to_owned();
-            return Err(CliError::usage_with_help(format!("{} is there already", args.out.display()), Some(help)));
+            let help = "pass --out for another file, or --force to overwrite it".to_owned();
+            return Err(CliError::usage_with_help(format!("{} already exists", args.out.display()), Some(help)));
         }
         let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
-            return Err(CliError::usage(format!("there is no folder {}", folder.display())));
+            return Err(CliError::usage(format!("there is no directory {}", folder.display())));
         }
         let state = match args.state_dir.as_deref().or(invocation.settings.state_dir.as_deref()) {
             Some(path) => StateFolder::at(path),
@@ -181,7 +181,7 @@ impl Adopting<'_> {
             (looked, entry)
         });
         let (looked, entry) = (looked?, entry.transpose()?);
-        let Some(entry) = entry else { return Err(CliError::Unexpected("nobody was asked".to_owned())) };
+        let Some(entry) = entry else { return Err(CliError::Unexpected("no member was queried".to_owned())) };
         self.others(first, looked, entry)
     }
 
@@ -225,10 +225,12 @@ impl Adopting<'_> {
         let version = entry.view.version;
         if !settings::is_known(version) {
             let (oldest, newest) = (settings::KNOWN_MINORS.start(), settings::KNOWN_MINORS.end());
-            let message = format!("etcd {version} runs there, and etcdrun knows 3.{oldest} to 3.{newest}");
+            let message = format!("etcd {version} runs there, and etcdrun supports 3.{oldest} to 3.{newest}");
             return Err(CliError::Refused {
                 message,
-                help: Some("bring the cluster to a version that is known, as it was made".to_owned()),
+                help: Some(
+                    "upgrade the cluster to a supported version first, with the tool that created it".to_owned(),
+                ),
             });
         }
         self.is_ours(&entry)?;
@@ -255,11 +257,11 @@ impl Adopting<'_> {
         match known.and_then(|record| record.cluster_id).filter(|known| *known != id) {
             Some(known) => Err(CliError::Refused {
                 message: format!(
-                    "another cluster `{}` is known in {}: its id is {known}, and this one has {id}",
+                    "{1} already has a record of another cluster `{0}`: its id is {known}, and this one has {id}",
                     self.args.cluster,
                     self.here.state.path().display()
                 ),
-                help: Some("choose another name, or another folder for --out or --state-dir".to_owned()),
+                help: Some("choose another name, or another directory for --out or --state-dir".to_owned()),
             }),
             None => Ok(()),
         }
@@ -335,8 +337,8 @@ impl Adopting<'_> {
             return Ok(());
         }
         Err(CliError::Refused {
-            message: format!("{} trusts another authority than the member that was asked first", listed.name),
-            help: Some("all members have to trust the same ones; --ca-cert names the one that counts".to_owned()),
+            message: format!("{} trusts another CA than the first member", listed.name),
+            help: Some("all members must trust the same CAs; --ca-cert names the one to use".to_owned()),
         })
     }
 }
@@ -358,7 +360,7 @@ fn same_version(version: Version, members: &[Visited]) -> Result<(), CliError> {
         return Ok(());
     };
     Err(CliError::Refused {
-        message: format!("members run different versions: {name} has {other}, and another one {version}"),
-        help: Some("end the upgrade that is under way, as it was begun, and adopt the cluster then".to_owned()),
+        message: format!("members run different versions: {name} has {other}, another has {version}"),
+        help: Some("finish the upgrade in progress with the tool that started it, then adopt the cluster".to_owned()),
     })
 }

@@ -28,7 +28,10 @@ pub(super) struct Stop {
 impl Stop {
     pub(super) fn of(via: &str) -> Result<Self, CliError> {
         let wrong = || {
-            CliError::usage_with_help(format!("`{via}` is no address"), Some("write [user@]address[:port]".to_owned()))
+            CliError::usage_with_help(
+                format!("`{via}` is not an address"),
+                Some("write [user@]address[:port]".to_owned()),
+            )
         };
         let (user, rest) = via.rsplit_once('@').map_or((None, via), |(user, rest)| (Some(user.to_owned()), rest));
         let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -97,7 +100,7 @@ impl Way {
 
 pub(super) fn find(way: &Way, stop: &Stop) -> Result<HostId, CliError> {
     let host = stop.find(&way.inventory).map(|host| host.id);
-    host.ok_or_else(|| CliError::Unexpected(format!("there is no way to {}", stop.host)))
+    host.ok_or_else(|| CliError::Unexpected(format!("cannot reach {}", stop.host)))
 }
 
 /// A host that hangs must not keep us.

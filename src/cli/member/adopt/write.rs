@@ -75,7 +75,7 @@ impl Adopted {
                     let unit = server.unit.as_deref().unwrap_or("no unit");
                     one_line(&format!("{}, {unit} as {}", server.program, server.user))
                 }
-                Err(_) => "not visited".to_owned(),
+                Err(_) => "unreachable".to_owned(),
             };
             let _ = writeln!(text, "  {:width$}  {}  {what}", newcomer.name, newcomer.ip);
         }
@@ -153,30 +153,28 @@ impl Adopting<'_> {
         let mut remarks = Vec::new();
         for Visited { newcomer, trouble, .. } in members {
             match (&newcomer.server, trouble) {
-                (Err(why), _) => remarks.push(format!(
-                    "{} could not be visited, so nothing is known of its settings: {why}",
-                    newcomer.name
-                )),
+                (Err(why), _) => {
+                    remarks.push(format!("cannot reach {}, so its settings are unknown: {why}", newcomer.name))
+                }
                 (Ok(_), Some(trouble)) => remarks.push(format!("{}: {}", newcomer.name, sanitize(trouble))),
                 _ => {}
             }
         }
         if entry.whose == SERVER {
             let kept = Store::new(self.here.state.path(), &self.args.cluster).client_paths("root").0;
-            remarks.push(format!("the certificate and the key of the member that was asked are in {}, for want of better ones: --cert and --key, or --ca-key, bring root's", kept.display()));
+            remarks.push(format!("the credential in {} is the member's own certificate and key; to use root's, pass --cert and --key, or --ca-key", kept.display()));
         }
         if self.args.ca_key.is_none() {
             remarks.push(
-                "nobody can sign certificates yet: `tls.ca` needs the authority's `key`, or a `sign_command`"
-                    .to_owned(),
+                "etcdrun cannot sign certificates yet: `tls.ca` needs the CA's `key`, or a `sign_command`".to_owned(),
             );
         }
         if entry.auth == Some(true) && entry.whose == SERVER {
             remarks
-                .push("authentication is on, and a server is no user there: root's certificate is needed".to_owned());
+                .push("authentication is enabled, and the member's certificate is not a user there: root's certificate is needed".to_owned());
         }
         if entry.auth == Some(true) && entry.whose == NOBODY {
-            remarks.push("authentication is on, by passwords: `auth` needs root's `root_password`".to_owned());
+            remarks.push("authentication is enabled, by passwords: `auth` needs root's `root_password`".to_owned());
         }
         remarks
     }
@@ -186,9 +184,9 @@ impl Adopting<'_> {
         match fs::read(path) {
             Ok(there) if there == bytes => return Ok(()),
             Ok(_) if !self.args.force => {
-                let help = "move it away, or write over it with --force".to_owned();
+                let help = "move it away, or overwrite it with --force".to_owned();
                 return Err(CliError::usage_with_help(
-                    format!("{} is there already, and not the same", path.display()),
+                    format!("{} already exists, and differs", path.display()),
                     Some(help),
                 ));
             }
@@ -254,12 +252,11 @@ fn brought_sum(host: &str, bytes: &[u8], told: &str) -> Result<String, CliError>
         true => Ok(sum),
         false => Err(CliError::Refused {
             message: format!(
-                "what came from {host} as its etcd has the sum {sum}, and the host says {:?}",
+                "the etcd binary copied from {host} has the checksum {sum}, but the host reports {:?}",
                 one_line(told)
             ),
             help: Some(
-                "nothing was written; run the command again, and if it says the same, do not trust that host"
-                    .to_owned(),
+                "nothing was written; run the command again, and if it fails again, do not trust that host".to_owned(),
             ),
         }),
     }

@@ -263,7 +263,7 @@ fn results_and_kinds() {
         ("'x' is truthy and '' is falsy and 'no' is falsy(convert_bool=true) and true is true", json!(true)),
         ("2 is even and 3 is divisibleby(3) and 'a' is in ['a']", json!(true)),
     ]);
-    refused(&[("text is failed", "asks a registered result"), ("nobody is failed", "`nobody` is undefined")]);
+    refused(&[("text is failed", "needs a registered result"), ("nobody is failed", "`nobody` is undefined")]);
 }
 
 #[test]

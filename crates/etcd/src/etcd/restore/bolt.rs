@@ -66,7 +66,7 @@ impl Look {
     /// Each page once: a tree has one way to it, and with more a few pages stand for any number of them.
     fn at(&mut self, id: u64, pages: u64) -> Result<(), RestoreError> {
         let left = self.left.checked_sub(pages);
-        self.left = left.ok_or_else(|| foreign("what has to be read at once is too large"))?;
+        self.left = left.ok_or_else(|| foreign("an object is too large to read at once"))?;
         // Few enough, as was just seen.
         match (id..id + pages).all(|page| self.seen.insert(page)) {
             true => Ok(()),
@@ -151,12 +151,12 @@ impl Bolt {
             first.as_ref().map_or_else(|| (9..=16).map(|power| 1 << power).collect(), |meta| vec![meta.page_size]);
         let second = sizes.into_iter().find_map(|size| read_meta(size).filter(|meta| meta.page_size == size));
         let meta = [first, second].into_iter().flatten().max_by_key(|meta| meta.transaction);
-        let meta = meta.ok_or_else(|| foreign("it does not begin like one"))?;
+        let meta = meta.ok_or_else(|| foreign("it does not start like one"))?;
         if !meta.page_size.is_power_of_two()
             || !PAGE_SIZES.contains(&meta.page_size)
             || meta.next.saturating_mul(meta.page_size) > length
         {
-            return Err(foreign("it is shorter than it says"));
+            return Err(foreign("it is shorter than its header states"));
         }
         let mut bolt = Self {
             file,
@@ -169,7 +169,7 @@ impl Bolt {
         let mut elements = Vec::new();
         bolt.collect(meta.root, 0, &mut bolt.look(MAX_SMALL), &mut elements)?;
         if elements.iter().any(|element| element.flags & BUCKET == 0) {
-            return Err(foreign("its root holds something else than buckets"));
+            return Err(foreign("its root contains something other than buckets"));
         }
         bolt.buckets = elements.into_iter().map(|element| (element.key, element.value)).collect();
         match bolt.buckets.contains_key(&b"key"[..]) && bolt.buckets.contains_key(&b"meta"[..]) {

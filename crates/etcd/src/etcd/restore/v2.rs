@@ -34,7 +34,7 @@ pub fn files_behind(files: &[String], index: u64) -> &[String] {
 
 /// A key of the v2 API in a snapshot of the log, if there is one. What etcd itself keeps there does not count.
 pub fn key_in(snapshot: &[u8]) -> Result<Option<String>, String> {
-    let unreadable = || "it is no snapshot of a log".to_owned();
+    let unreadable = || "it is not a snapshot of a log".to_owned();
     let wrapped = fields(snapshot).and_then(|file| file.bytes).ok_or_else(unreadable)?;
     let data = fields(wrapped).and_then(|snapshot| snapshot.bytes).ok_or_else(unreadable)?;
     let store: Store = serde_json::from_slice(data).map_err(|error| format!("it cannot be read: {error}"))?;

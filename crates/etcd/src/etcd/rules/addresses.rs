@@ -17,8 +17,8 @@ pub(super) fn known(situation: &Situation<'_>, gate: Gate) -> Answer {
     match moved {
         None => Answer::holds("etcd lists the addresses of the inventory"),
         Some((name, url, member)) => Answer::refused(
-            format!("etcd lists {name} at {}, and the inventory has it at {url}", member.peer_urls.join(", ")),
-            "run `etcdrun playbook settings.yaml -l CLUSTER`, which changes it in each member's turn; or put the old address back; or give the member a new place with `etcdrun member move`",
+            format!("etcd lists {name} at {}, but the inventory has it at {url}", member.peer_urls.join(", ")),
+            "run `etcdrun playbook settings.yaml -l CLUSTER`, which changes it in each member's turn; or put the old address back; or move the member with `etcdrun member move`",
         ),
     }
 }
@@ -34,11 +34,11 @@ pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("it would start at the address that etcd lists"),
         Some((name, next, member)) => Answer::refused(
             format!(
-                "the settings on {name} have it listen at {} for the other members, and etcd lists it at {}: after a restart they would not reach it",
+                "the settings on {name} have the peer address {}, but etcd lists it at {}: after a restart the other members could not reach it",
                 next.join(", "),
                 member.peer_urls.join(", ")
             ),
-            "run `etcdrun playbook settings.yaml -l CLUSTER`: it tells etcd the new address before the member restarts",
+            "run `etcdrun playbook settings.yaml -l CLUSTER`: it registers the new address in etcd before the member restarts",
         ),
     }
 }
@@ -55,8 +55,10 @@ pub(super) fn client_port(situation: &Situation<'_>, _: Gate) -> Answer {
     match ports.find(|(_, port)| *port != wanted) {
         None => Answer::holds(format!("clients are served at port {wanted}")),
         Some((name, port)) => Answer::refused(
-            format!("{name} serves clients at port {port}, and the inventory has {wanted}: nothing can be asked there"),
-            "put the old port back; to change it, accept that the cluster is not watched meanwhile: `etcdrun playbook site.yaml -l CLUSTER -e etcd_allow_outage=true`, which restarts one member after the other",
+            format!(
+                "{name} serves clients at port {port}, but the inventory has {wanted}, so the member cannot be queried"
+            ),
+            "put the old port back; or change it without gates: `etcdrun playbook site.yaml -l CLUSTER -e etcd_allow_outage=true`, which restarts one member at a time",
         ),
     }
 }
@@ -72,12 +74,12 @@ pub(super) fn client_address(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("clients are served at the addresses of the inventory"),
         Some((name, url, urls)) => Answer::refused(
             format!(
-                "{name} serves clients at {}, and the inventory has it at {}: it cannot be asked there",
+                "{name} serves clients at {}, but the inventory has it at {}, so it cannot be queried",
                 urls.join(", "),
                 address(url).unwrap_or(url)
             ),
             format!(
-                "put the old address back; a guest gets another one by `etcdrun member move {name} --to HYPERVISOR`, another machine takes its place by `etcdrun member replace {name} --new-name NAME --ip ADDRESS`"
+                "put the old address back; to move a guest, run `etcdrun member move {name} --to HYPERVISOR`; to use another host, run `etcdrun member replace {name} --new-name NAME --ip ADDRESS`"
             ),
         ),
     }

@@ -5,10 +5,10 @@ use super::{super::observe::View, Answer, Decided, Gate, MemberChange, Situation
 pub(super) fn learners_only(situation: &Situation<'_>, _: Gate) -> Answer {
     match situation.change {
         Some(MemberChange::AddVoter) => Answer::refused(
-            "a voter that has not started counts against the majority",
+            "a voter that has not started counts against the quorum",
             "add it with `etcdrun member add NAME`, which adds a learner and promotes it once it has caught up",
         ),
-        _ => Answer::holds("nothing but learners is added"),
+        _ => Answer::holds("only learners are added"),
     }
 }
 
@@ -20,9 +20,9 @@ pub(super) fn dead_goes_first(situation: &Situation<'_>, _: Gate) -> Answer {
     let is_well =
         |id: u64| now.members.iter().any(|seen| seen.is_well() && seen.answer.as_ref().is_ok_and(|view| view.id == id));
     match now.voters().find(|voter| !is_well(voter.id)) {
-        None => Answer::holds("no dead member is left"),
+        None => Answer::holds("no failed member is left"),
         Some(dead) => Answer::refused(
-            format!("{} is dead and still a voter: another member would make the majority larger", now.name(dead.id)),
+            format!("{} has failed and is still a voter: another member would raise the quorum", now.name(dead.id)),
             format!("remove it first: `etcdrun etcdctl CLUSTER -- member remove {:x}`", dead.id),
         ),
     }
@@ -37,7 +37,7 @@ pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
     let serves = now.members.iter().any(|seen| seen.name == target && seen.is_well());
     let is_corrupt = now.view(target).is_some_and(View::is_corrupt);
     let changed = match decided {
-        _ if now.list().is_empty() => return Answer::refused("no member tells who belongs to the cluster", LOOK_AGAIN),
+        _ if now.list().is_empty() => return Answer::refused("no member lists the members of the cluster", LOOK_AGAIN),
         Decided::Gone if is_voter => format!("{target} had left the cluster when this was decided, and is a voter now"),
         Decided::Dead if is_voter && serves => {
             format!("{target} did not serve when this was decided, and it is a healthy voter now")
@@ -45,21 +45,21 @@ pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
         Decided::Corrupt if is_voter && serves && !is_corrupt => {
             format!("{target} had damaged data when this was decided, and it is a healthy voter now")
         }
-        _ => return Answer::holds(format!("{target} is what it was")),
+        _ => return Answer::holds(format!("{target} has not changed")),
     };
     Answer::refused(changed, LOOK_AGAIN)
 }
 
-const LOOK_AGAIN: &str = "nothing was done to it: look at `etcdrun status CLUSTER`, and if it is to go all the same, run the command again instead of `etcdrun resume`";
+const LOOK_AGAIN: &str = "it was not changed: check `etcdrun status CLUSTER`; to remove it anyway, run the command again instead of `etcdrun resume`";
 
 pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some(MemberChange::Remove { replaced }) = situation.change else { return Answer::holds("nothing is removed") };
-    let Some(target) = situation.target else { return situation.unknown("which member is in turn") };
+    let Some(target) = situation.target else { return situation.unknown("which member is being changed") };
     let alive = situation.now.members.iter().any(|seen| seen.name == target && seen.is_well());
     match alive && !replaced && !situation.consent.shrink {
-        false => Answer::holds(format!("{target} may go")),
+        false => Answer::holds(format!("{target} may be removed")),
         true => Answer::refused(
-            format!("{target} is alive, and nobody has taken its place yet"),
+            format!("{target} is healthy, and no other member has replaced it yet"),
             "replace it (`etcdrun member replace NAME`), or make the cluster smaller (`etcdrun member remove NAME`)",
         ),
     }

@@ -39,13 +39,13 @@ pub(super) fn one_leader(situation: &Situation<'_>, gate: Gate) -> Answer {
     leaders.dedup();
     let lost = views(situation, gate).find(|(_, view)| view.leader.is_none());
     if concerned(situation, gate).next().is_none() {
-        return Answer::holds("nobody else is there");
+        return Answer::holds("there are no other members");
     }
     let wait = "wait for the election to end; if it does not, check the network between the members (peer port), then `etcdrun status CLUSTER`";
     match (leaders.as_slice(), lost) {
-        ([leader], None) => Answer::holds(format!("{} leads", now.name(*leader))),
+        ([leader], None) => Answer::holds(format!("{} is the leader", now.name(*leader))),
         (_, Some((name, _))) => Answer::refused(format!("{name} has no leader"), wait),
-        ([], None) => Answer::refused("no member tells who leads", wait),
+        ([], None) => Answer::refused("no member reports a leader", wait),
         (several, None) => {
             let names: Vec<String> = several.iter().map(|id| now.name(*id)).collect();
             Answer::refused(format!("members follow different leaders: {}", names.join(", ")), wait)
@@ -58,7 +58,7 @@ pub(super) fn members_agree(situation: &Situation<'_>, gate: Gate) -> Answer {
     let mut views = views(situation, gate);
     let Some((first, view)) = views.next() else {
         return match concerned(situation, gate).next() {
-            None => Answer::holds("nobody else is there"),
+            None => Answer::holds("there are no other members"),
             Some(_) => Answer::refused("no member answers", way_out),
         };
     };
@@ -99,13 +99,13 @@ pub(super) fn members_known(situation: &Situation<'_>, _: Gate) -> Answer {
     let listed = situation.now.list();
     // That nobody answers is another rule's business.
     if listed.is_empty() {
-        return Answer::holds("nobody tells");
+        return Answer::holds("no member lists the members");
     }
     let unknown = listed.iter().find(|member| !member.name.is_empty() && !situation.members.contains(&member.name));
     if let Some(member) = unknown {
         let name = &member.name;
         return Answer::refused(
-            format!("{name} is a member, and the inventory does not know it"),
+            format!("{name} is a member, but not in the inventory"),
             format!(
                 "describe {name} in the inventory, or remove it: `etcdrun etcdctl CLUSTER -- member remove {:x}`",
                 member.id
@@ -120,8 +120,8 @@ pub(super) fn members_known(situation: &Situation<'_>, _: Gate) -> Answer {
             Answer::holds("as many members as the inventory has")
         }
         Some(name) => Answer::refused(
-            format!("{name} is in the inventory, and no member of the cluster"),
-            format!("add it: `etcdrun member add {name}`; or take it out of the inventory"),
+            format!("{name} is in the inventory, but not a member of the cluster"),
+            format!("add it: `etcdrun member add {name}`; or remove it from the inventory"),
         ),
     }
 }
@@ -151,7 +151,7 @@ pub(super) fn members_unchanged(situation: &Situation<'_>, _: Gate) -> Answer {
         true => Answer::holds("the members are the same as before"),
         false => Answer::refused(
             format!("the members were {}, and now they are {}", told(then), told(now)),
-            "something else changes this cluster: find out what before `etcdrun resume`; `etcdrun status CLUSTER` lists the members",
+            "something else changes this cluster: find out what, before you run `etcdrun resume`; `etcdrun status CLUSTER` lists the members",
         ),
     }
 }
@@ -184,11 +184,11 @@ fn raised(situation: &Situation<'_>, alarm: &Alarm) -> Answer {
     let name = situation.now.name(alarm.member);
     match &alarm.kind {
         AlarmKind::Nospace => Answer::refused(
-            format!("{name} has the alarm NOSPACE: its quota is used up, and nothing can be written"),
-            "run `etcdrun playbook nospace.yaml -l CLUSTER`: it compacts, defragments each member and disarms the alarm; a larger `etcd.quota` of the inventory is set by it as well",
+            format!("{name} has the alarm NOSPACE: its quota is used up, and writes are rejected"),
+            "run `etcdrun playbook nospace.yaml -l CLUSTER`: it compacts, defragments each member and disarms the alarm; it also applies a larger `etcd.quota` of the inventory",
         ),
         AlarmKind::Corrupt => Answer::refused(
-            format!("{name} has the alarm CORRUPT: its data is not that of the others"),
+            format!("{name} has the alarm CORRUPT: its data differs from the others"),
             format!("rebuild it: `etcdrun member replace {name}`, which disarms the alarm afterwards"),
         ),
         AlarmKind::Other(kind) => Answer::refused(
@@ -210,7 +210,7 @@ pub(super) fn no_corrupt(situation: &Situation<'_>, _: Gate) -> Answer {
     let goes = matches!(situation.change, Some(MemberChange::Remove { .. }));
     let is_meant = |alarm: &Alarm| goes && situation.is_target(&situation.now.name(alarm.member));
     match alarms(situation.now).iter().find(|alarm| alarm.kind != AlarmKind::Nospace && !is_meant(alarm)) {
-        None => Answer::holds("no alarm but for space"),
+        None => Answer::holds("no alarm except NOSPACE"),
         Some(alarm) => raised(situation, alarm),
     }
 }
@@ -260,10 +260,12 @@ pub(super) fn quorum_now(situation: &Situation<'_>, _: Gate) -> Answer {
     let (voters, well) = voters(situation);
     let (have, majority) = (well.len(), majority(voters));
     match have >= majority {
-        true => Answer::holds(format!("{have} of {voters} voters are well")),
+        true => Answer::holds(format!("{have} of {voters} voters are healthy")),
         false => Answer::refused(
-            format!("only {have} of {voters} voters are well, and {majority} must be: the cluster has no quorum"),
-            "`etcdrun recover CLUSTER --check` shows what is left; `etcdrun recover CLUSTER` starts the members that can be started, or makes a new cluster of what is left",
+            format!(
+                "only {have} of {voters} voters are healthy, and quorum needs {majority}: the cluster has lost quorum"
+            ),
+            "`etcdrun recover CLUSTER --check` shows what data survives; `etcdrun recover CLUSTER` starts the members that can start, or creates a new cluster from the surviving data",
         ),
     }
 }
@@ -276,9 +278,9 @@ fn nobody_goes(situation: &Situation<'_>) -> bool {
 
 pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
     if nobody_goes(situation) {
-        return Answer::holds("no member goes down");
+        return Answer::holds("no member stops");
     }
-    let Some(target) = situation.going() else { return situation.unknown("which member is in turn") };
+    let Some(target) = situation.going() else { return situation.unknown("which member is being changed") };
     let (voters, well) = voters(situation);
     let others = well.iter().filter(|name| !situation.is_target(name)).count();
     // One that is removed does not count any more.
@@ -290,10 +292,10 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
     // it may.
     let goes_as_a_whole = situation.consent.outage && !situation.along.is_empty();
     if situation.is_stopped_already() {
-        return Answer::holds(format!("{target} is stopped already"));
+        return Answer::holds(format!("{target} is already stopped"));
     }
     if others >= majority || (voters <= 2 && others + 1 >= voters) || goes_as_a_whole {
-        return Answer::holds(format!("{others} of {voters} voters are well without {target}"));
+        return Answer::holds(format!("{others} of {voters} voters are healthy without {target}"));
     }
     let sick = situation.now.members.iter().find(|seen| !situation.is_target(&seen.name) && !well.contains(&seen.name));
     let sick = sick.map(|seen| match seen.trouble() {
@@ -302,27 +304,27 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
     });
     Answer::refused(
         format!(
-            "without {target} only {others} of {voters} voters are well{}, and {majority} must be: the cluster would stop answering",
+            "stopping {target} would leave {others} of {voters} voters healthy, and quorum needs {majority}{}",
             sick.unwrap_or_default()
         ),
-        "repair the others first: `etcdrun status CLUSTER` names them, and what to run",
+        "repair the unhealthy members first: `etcdrun status CLUSTER` names them, and what to run",
     )
 }
 
 pub(super) fn small_cluster(situation: &Situation<'_>, _: Gate) -> Answer {
     if nobody_goes(situation) {
-        return Answer::holds("no member goes down");
+        return Answer::holds("no member stops");
     }
     let (voters, _) = voters(situation);
     match (voters, situation.consent.outage) {
         (0..=2, false) => Answer::refused(
-            format!("a cluster of {voters} stops answering while a member is down"),
+            format!("a cluster of {voters} loses quorum while a member is down"),
             format!(
                 "to accept that, {}; or add members first (`etcdrun member add NAME`)",
                 situation.with_outage_allowed()
             ),
         ),
-        (0..=2, true) => Answer::holds(format!("the cluster of {voters} may stop answering")),
+        (0..=2, true) => Answer::holds(format!("the cluster of {voters} may lose quorum")),
         _ => Answer::holds(format!("{voters} voters")),
     }
 }
@@ -333,7 +335,7 @@ pub(super) fn caught_up(situation: &Situation<'_>, gate: Gate) -> Answer {
     match others.find(|(_, view)| !view.has_reached(mark)) {
         None => Answer::holds(format!("all have applied {mark}")),
         Some((name, view)) => Answer::refused(
-            format!("{name} is behind: it has applied {} of {mark}", view.applied_index),
+            format!("{name} lags behind the leader: it has applied {} of {mark}", view.applied_index),
             format!(
                 "wait until {name} has caught up, then `etcdrun resume`; if it falls back further, check its disk and its network (`etcdrun logs {name}`)"
             ),
@@ -343,17 +345,17 @@ pub(super) fn caught_up(situation: &Situation<'_>, gate: Gate) -> Answer {
 
 pub(super) fn leader_off(situation: &Situation<'_>, _: Gate) -> Answer {
     if situation.target.is_none() {
-        return situation.unknown("which member is in turn");
+        return situation.unknown("which member is being changed");
     }
     // Alone it has nobody to hand over to.
     let others = situation.now.members.iter().filter(|seen| !situation.is_target(&seen.name) && seen.is_well()).count();
     match situation.now.leader() {
         Some((leader, _)) if situation.is_target(leader) && others > 0 => Answer::refused(
-            format!("{leader} leads: to stop it now would cost an election"),
+            format!("{leader} is the leader: stopping it now would force an election"),
             "transfer leadership first (`etcd_move_leader`); `etcdrun member restart NAME` does both",
         ),
-        Some((leader, _)) => Answer::holds(format!("{leader} leads")),
-        None if situation.now.voters().count() <= 1 => Answer::holds("there is nobody to lead"),
+        Some((leader, _)) => Answer::holds(format!("{leader} is the leader")),
+        None if situation.now.voters().count() <= 1 => Answer::holds("there is no other member"),
         None => Answer::refused("there is no leader", "wait for the election to end, then `etcdrun resume`"),
     }
 }

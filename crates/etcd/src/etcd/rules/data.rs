@@ -10,16 +10,16 @@ pub const SNAPSHOT_AGE: Duration = Duration::from_secs(3600);
 pub(super) fn snapshot_verified(situation: &Situation<'_>, _: Gate) -> Answer {
     let again = "take it again, through another member";
     match situation.snapshot {
-        _ if situation.consent.no_snapshot => Answer::holds("no snapshot is wanted"),
+        _ if situation.consent.no_snapshot => Answer::holds("no snapshot is required"),
         None => situation.unknown("whether there is a snapshot"),
         Some(snapshot) if snapshot.size % 512 != 32 || !snapshot.sum_matches => {
-            Answer::refused(format!("the snapshot of {} bytes is cut short or damaged", snapshot.size), again)
+            Answer::refused(format!("the snapshot of {} bytes is truncated or damaged", snapshot.size), again)
         }
         Some(snapshot) => match snapshot.age.filter(|age| *age > SNAPSHOT_AGE) {
             None => Answer::holds(format!("a snapshot of {}", mebibytes(snapshot.size))),
             Some(age) => Answer::refused(
                 format!("the snapshot is {} minutes old, and {} is the limit", minutes(age), minutes(SNAPSHOT_AGE)),
-                "take another one: `etcd_snapshot` does so by itself with a `max_age`",
+                "take another one: `etcd_snapshot` with a `max_age` does this",
             ),
         },
     }
@@ -35,7 +35,7 @@ pub(super) fn data_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
     let silent = others.find_map(|(name, hash)| Some((name, hash.as_ref().err()?)));
     if let Some((name, why)) = silent {
         return Answer::refused(
-            format!("{name} does not tell the hash of its data ({why})"),
+            format!("{name} does not report the hash of its data ({why})"),
             format!("see `journalctl -u etcd` on {name}"),
         );
     }
@@ -47,7 +47,7 @@ pub(super) fn data_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
         None => {
             return Answer::refused(
                 found.told(),
-                "most of them have to agree before one can be trusted: keep a backup of each (`etcdrun backup CLUSTER --through MEMBER`), and find out which is right",
+                "a majority must agree before one can be trusted: take a backup of each (`etcdrun backup CLUSTER --through MEMBER`), and find out which is right",
             );
         }
     };
@@ -56,7 +56,7 @@ pub(super) fn data_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
         names => Answer::refused(
             found.told(),
             format!(
-                "`etcdrun member replace {}` gives it the data of the others; stop its etcd first if it is to keep its machine",
+                "`etcdrun member replace {}` gives it the data of the others; to keep it on its host, stop its etcd first",
                 names.join(" ")
             ),
         ),

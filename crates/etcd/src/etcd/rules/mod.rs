@@ -131,7 +131,7 @@ pub static RULES: &[Rule] = &[
     rule("clock", "clocks differ by less than a second", hosts::clock),
     rule("disk-room", "disks have enough free space", hosts::disk_room),
     rule("binary-verified", "the new etcd binary is there, with the right checksum", hosts::binary_verified),
-    rule("strict-reconfig", "etcd checks changes of its members", hosts::strict_reconfig),
+    rule("strict-reconfig", "etcd checks membership changes", hosts::strict_reconfig),
     rule("unreachable-is-not-dead", "a member that others still reach is not replaced", hosts::unreachable_is_not_dead),
     rule("snapshot-verified", "a snapshot was taken within the last hour and verified page by page", data::snapshot_verified),
     rule("data-agrees", "all members have the same data, by etcd's hash (HashKV)", data::data_agrees),

@@ -172,7 +172,7 @@ impl<'a> Situation<'a> {
     /// Nobody looked. In a plan that is no fault.
     pub(super) fn unknown(&self, what: impl Into<String>) -> Answer {
         let what = what.into();
-        if self.planning { Answer::holds(format!("to be seen: {what}")) } else { Answer::unknown(what) }
+        if self.planning { Answer::holds(format!("unknown: {what}")) } else { Answer::unknown(what) }
     }
 
     /// The command line once more, with the operator's word that the cluster may stop answering.

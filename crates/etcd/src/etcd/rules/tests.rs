@@ -451,7 +451,7 @@ fn data_that_differs_is_told_with_who_has_it() {
     let told = verdict(Profile::Replace, &[Ok(1), Ok(1), Err("no route to host")]).told();
     assert!(told.contains("etcd-3 does not tell the hash"), "{told}");
     let told = verdict(Profile::Upgrade, &[Ok(1), Ok(2)]).told();
-    assert!(told.contains("most of them have to agree"), "{told}");
+    assert!(told.contains("a majority must agree"), "{told}");
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn a_guest_that_serves_is_not_powered_off() {
         world.change = Some(MemberChange::Remove { replaced: false });
         judge(Profile::Replace, Gate::Before, &world.situation())
     };
-    assert!(verdict(Some(true)).told().contains("it is not dead"), "{}", verdict(Some(true)).told());
+    assert!(verdict(Some(true)).told().contains("it has not failed"), "{}", verdict(Some(true)).told());
     for dead in [Some(false), None] {
         assert!(verdict(dead).holds(), "{}", verdict(dead).told());
     }

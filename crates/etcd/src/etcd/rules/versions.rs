@@ -30,7 +30,7 @@ fn goes_up(step: Step) -> bool {
 
 /// What a step alone tells, without anybody being asked.
 fn with_step(situation: &Situation<'_>, check: fn(Step) -> Answer) -> Answer {
-    situation.step.map_or_else(|| Answer::holds("the version stays"), check)
+    situation.step.map_or_else(|| Answer::holds("the version does not change"), check)
 }
 
 type StepRule = (&'static str, fn(Step) -> Answer);
@@ -55,13 +55,13 @@ pub(super) fn versions_expected(situation: &Situation<'_>, gate: Gate) -> Answer
     let now = situation.now;
     let wrong = |name: &str, has: Version, wanted: String| {
         Answer::refused(
-            format!("{name} runs {has}, and {wanted}"),
-            "something else changes versions, or a restart had no effect: check that member (`etcdrun logs NAME`) before `etcdrun resume`",
+            format!("{name} runs {has}, but {wanted}"),
+            "something else changes versions, or a restart had no effect: check that member (`etcdrun logs NAME`) before you run `etcdrun resume`",
         )
     };
     let target = situation.target.and_then(|target| Some((target, now.view(target)?)));
     let Some(step) = situation.step else {
-        let Some((name, view)) = target else { return Answer::holds("the version stays") };
+        let Some((name, view)) = target else { return Answer::holds("the version does not change") };
         return match situation.before.and_then(|before| before.view(name)) {
             Some(before) if before.version != view.version => {
                 wrong(name, view.version, format!("it ran {} before", before.version))
@@ -77,7 +77,7 @@ pub(super) fn versions_expected(situation: &Situation<'_>, gate: Gate) -> Answer
     if let Some((name, view)) = now.views().find(|(_, view)| odd(view)) {
         let wanted = match gate {
             Gate::Settled => format!("all should run {}", step.to),
-            _ => format!("this goes from {} to {}", step.from, step.to),
+            _ => format!("this change is from {} to {}", step.from, step.to),
         };
         return wrong(name, view.version, wanted);
     }
@@ -93,7 +93,9 @@ pub(super) fn versions_expected(situation: &Situation<'_>, gate: Gate) -> Answer
 pub(super) fn one_minor(situation: &Situation<'_>, _: Gate) -> Answer {
     let running = || situation.now.views().map(|(_, view)| view.version);
     let all = || running().chain(situation.step.map(|step| step.to));
-    let (Some(low), Some(high)) = (all().min(), all().max()) else { return Answer::holds("the version stays") };
+    let (Some(low), Some(high)) = (all().min(), all().max()) else {
+        return Answer::holds("the version does not change");
+    };
     minors(Step { from: low, to: high })
 }
 
@@ -103,7 +105,7 @@ fn minors(step: Step) -> Answer {
         true => Answer::holds("one minor version at most"),
         false => Answer::refused(
             format!("{low} and {high} are more than one minor version apart, and cannot be in one cluster"),
-            format!("go by {}.{} first", low.major, low.minor + 1),
+            format!("upgrade to {}.{} first", low.major, low.minor + 1),
         ),
     }
 }
@@ -117,7 +119,7 @@ fn forbidden_step(step: Step) -> Answer {
         false => Answer::holds("no version that loses data"),
         true => Answer::refused(
             format!("etcd {} can lose data when it is killed, and must not run", step.to),
-            format!("take {RECOMMENDED_3_5} or later"),
+            format!("use {RECOMMENDED_3_5} or later"),
         ),
     }
 }
@@ -131,7 +133,7 @@ fn floor_3_5_step(step: Step) -> Answer {
         false => Answer::holds("3.5 is new enough"),
         true => Answer::refused(
             format!("from 3.4, {} is too old a 3.5: it must be {FLOOR_3_5} or later", step.to),
-            format!("take {RECOMMENDED_3_5} or later"),
+            format!("use {RECOMMENDED_3_5} or later"),
         ),
     }
 }
@@ -146,7 +148,7 @@ fn floor_3_6_step(step: Step) -> Answer {
         false => Answer::holds("3.6 is new enough"),
         true => Answer::refused(
             format!("from {}, {} is too old a 3.6: it must be {FLOOR_3_6} or later", step.from, step.to),
-            format!("take {FLOOR_3_6} or later"),
+            format!("use {FLOOR_3_6} or later"),
         ),
     }
 }
@@ -160,10 +162,10 @@ fn patch_3_5_step(step: Step) -> Answer {
         false => Answer::holds("3.5 was patched"),
         true => Answer::refused(
             format!(
-                "etcd supports an upgrade to 3.6 only from {RECOMMENDED_3_5} or later, and this begins with {}: what an older 3.5 has left in its data can keep 3.6 from starting",
+                "etcd supports an upgrade to 3.6 only from {RECOMMENDED_3_5} or later, but this starts with {}: data of an older 3.5 can keep 3.6 from starting",
                 step.from
             ),
-            format!("go to {RECOMMENDED_3_5} or later first"),
+            format!("upgrade to {RECOMMENDED_3_5} or later first"),
         ),
     }
 }
@@ -177,10 +179,10 @@ fn patch_3_6_step(step: Step) -> Answer {
         false => Answer::holds("3.6 was patched"),
         true => Answer::refused(
             format!(
-                "etcd supports an upgrade to 3.7 only from {FLOOR_3_6} or later, and this begins with {}: an older 3.6 may not be able to run beside 3.7",
+                "etcd supports an upgrade to 3.7 only from {FLOOR_3_6} or later, but this starts with {}: an older 3.6 may not work in one cluster with 3.7",
                 step.from
             ),
-            format!("go to {FLOOR_3_6} or later first"),
+            format!("upgrade to {FLOOR_3_6} or later first"),
         ),
     }
 }
@@ -190,12 +192,11 @@ fn patch_3_6_step(step: Step) -> Answer {
 pub(super) fn patch_before_replace(situation: &Situation<'_>, _: Gate) -> Answer {
     let old = situation.now.views().find(|(_, view)| view.version.series() == (3, 5) && view.version < FLOOR_3_5);
     let Some((name, view)) = old else { return Answer::holds("no member runs an old 3.5") };
-    let what =
-        format!("{name} runs {}, and its snapshots may carry an outdated member list to new members", view.version);
+    let what = format!("{name} runs {}, and its snapshots may give new members an outdated member list", view.version);
     let is_under_way =
         matches!(situation.change, Some(MemberChange::Promote | MemberChange::Remove { replaced: true }));
     match unfit_for_upgrade(situation.now) {
-        _ if is_under_way => Answer::holds(format!("{what}; the change has begun, and is completed")),
+        _ if is_under_way => Answer::holds(format!("{what}; the change has started, and is completed")),
         Some(why) => Answer::holds(format!(
             "{what}; it cannot be upgraded first, because {why}: after this, upgrade to {RECOMMENDED_3_5} or later"
         )),
@@ -219,18 +220,18 @@ fn unfit_for_upgrade(now: &Observation) -> Option<String> {
 pub(super) fn auth(situation: &Situation<'_>, _: Gate) -> Answer {
     let crosses = situation.step.is_some_and(|step| crosses(step, AUTH_HOP.0, AUTH_HOP.1));
     match (crosses, situation.now.auth, situation.consent.auth_hop) {
-        (false, ..) => Answer::holds("authentication is no obstacle"),
-        (true, Some(false), _) => Answer::holds("authentication is off"),
-        (true, _, true) => Answer::holds("authentication was taken care of"),
-        (true, None, false) => situation.unknown("whether authentication is on"),
+        (false, ..) => Answer::holds("authentication does not matter here"),
+        (true, Some(false), _) => Answer::holds("authentication is disabled"),
+        (true, _, true) => Answer::holds("the risk was accepted"),
+        (true, None, false) => situation.unknown("whether authentication is enabled"),
         (true, Some(true), false) => Answer::refused(auth_refusal().0, auth_refusal().1),
     }
 }
 
 pub(in super::super) fn auth_refusal() -> (&'static str, &'static str) {
     (
-        "authentication is on, and with it etcd does not support going from 3.4 to 3.5 member by member: 3.5 counts the versions of users and roles differently",
-        "switch authentication off for this step (`etcdrun etcdctl CLUSTER -- auth disable`, afterwards `etcdrun etcdctl CLUSTER -- auth enable`), or accept the risk: `etcdrun playbook upgrade.yaml -l CLUSTER -e rollout_allow_auth_hop=true`",
+        "authentication is enabled, and with it etcd does not support a rolling upgrade from 3.4 to 3.5: 3.5 counts the versions of users and roles differently",
+        "disable authentication for this step (`etcdrun etcdctl CLUSTER -- auth disable`, afterwards `etcdrun etcdctl CLUSTER -- auth enable`), or accept the risk: `etcdrun playbook upgrade.yaml -l CLUSTER -e rollout_allow_auth_hop=true`",
     )
 }
 
@@ -250,8 +251,8 @@ pub(super) fn cluster_version(situation: &Situation<'_>, _: Gate) -> Answer {
     match behind {
         None => Answer::holds(format!("the cluster version is {}", text(wanted))),
         Some((name, view)) => Answer::refused(
-            format!("{name} says the cluster version is {}, not {} yet", text(view.cluster_version), text(wanted)),
-            "wait until the leader has raised it, which takes seconds, then `etcdrun resume`; the next server would crash otherwise",
+            format!("{name} reports the cluster version {}, not {} yet", text(view.cluster_version), text(wanted)),
+            "wait until the leader has raised it, which takes seconds, then `etcdrun resume`; otherwise the next version would crash",
         ),
     }
 }
@@ -263,9 +264,9 @@ pub(super) fn storage_version(situation: &Situation<'_>, _: Gate) -> Answer {
     let is_behind =
         |view: &View| view.storage_version != wanted && !(view.storage_version.is_none() && wanted < Some((3, 6)));
     match views.find(|(_, view)| is_behind(view)) {
-        None => Answer::holds("the data on disk is of that version"),
+        None => Answer::holds("the data on disk has that version"),
         Some((name, view)) => Answer::refused(
-            format!("the data of {name} is of version {}, not {} yet", text(view.storage_version), text(wanted)),
+            format!("the data of {name} has version {}, not {} yet", text(view.storage_version), text(wanted)),
             "wait until it has rewritten it, which takes seconds, then `etcdrun resume`",
         ),
     }
@@ -273,19 +274,19 @@ pub(super) fn storage_version(situation: &Situation<'_>, _: Gate) -> Answer {
 
 pub(super) fn downgrade_enabled(situation: &Situation<'_>, _: Gate) -> Answer {
     let down = situation.step.filter(|step| step.to.series() < step.from.series());
-    let Some(step) = down else { return Answer::holds("it does not go down") };
+    let Some(step) = down else { return Answer::holds("it is not a downgrade") };
     let to = step.to.series();
     let old = situation.now.views().find(|(_, view)| view.version.series() == to);
     let not_agreed = situation.now.views().find(|(_, view)| view.downgrade != Some(to));
     match (old, not_agreed) {
         (Some((name, _)), _) => Answer::holds(format!("{name} still runs {}", text(Some(to)))),
-        (None, None) => Answer::holds(format!("etcd has agreed to go down to {}", text(Some(to)))),
+        (None, None) => Answer::holds(format!("the downgrade to {} is enabled in etcd", text(Some(to)))),
         (None, Some(_)) if step.from.series() < (3, 6) => Answer::refused(
-            format!("no member runs {} any more, and {} knows no way down", text(Some(to)), step.from),
+            format!("no member runs {} any more, and {} cannot be downgraded", text(Some(to)), step.from),
             "restore a backup that was taken before the upgrade: `etcdrun restore CLUSTER --at TIME`",
         ),
         (None, Some((name, _))) => Answer::refused(
-            format!("no member runs {} any more, and {name} has not agreed to go down", text(Some(to))),
+            format!("no member runs {} any more, and the downgrade is not enabled on {name}", text(Some(to))),
             "`etcdrun playbook downgrade.yaml -l CLUSTER` enables the downgrade first",
         ),
     }
@@ -300,7 +301,7 @@ pub(super) fn way_back(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds(format!("{} can run in the cluster", step.from)),
         Some((name, view)) => Answer::refused(
             format!(
-                "{name} says the cluster version is {}, and {} would not start in it",
+                "{name} reports the cluster version {}, in which {} would not start",
                 text(view.cluster_version),
                 step.from
             ),
@@ -316,9 +317,9 @@ pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
     let going_down = situation.now.views().find_map(|(name, view)| Some((name, view.downgrade?)));
     match (situation.step.filter(|step| goes_up(*step)), going_down) {
         (Some(step), Some((name, target))) if step.to.series() > target => Answer::refused(
-            format!("{name} is about to go down to {}", text(Some(target))),
+            format!("{name} is about to be downgraded to {}", text(Some(target))),
             "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun etcdctl CLUSTER -- downgrade cancel`)",
         ),
-        _ => Answer::holds("no downgrade goes on"),
+        _ => Answer::holds("no downgrade is in progress"),
     }
 }

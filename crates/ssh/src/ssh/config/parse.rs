@@ -86,7 +86,7 @@ fn push(blocks: &mut [Block], item: Item) {
 
 fn include(setting: &Setting, folder: &Path, local: &Local, depth: usize) -> Result<Vec<Block>, SshError> {
     if depth >= MAX_INCLUDE_DEPTH {
-        return Err(setting.error("Include is nested too deeply; does a file include itself?"));
+        return Err(setting.error("Include is nested too deeply; a file may include itself"));
     }
     let mut blocks = Vec::new();
     for argument in setting.all()? {
@@ -223,7 +223,7 @@ impl Setting {
         if value == "none" || value == "0" {
             return Ok(None);
         }
-        let seconds = seconds(&value).ok_or_else(|| self.error(format!("`{value}` is no time")))?;
+        let seconds = seconds(&value).ok_or_else(|| self.error(format!("`{value}` is not a duration")))?;
         Ok(Some(Duration::from_secs(seconds)))
     }
 

@@ -117,7 +117,7 @@ fn jump_hosts_parse_with_ipv6_and_refuse_nonsense() {
     assert_eq!(setup.chain(&through("ssh://a:5")), ["me@a:5"]);
     for nonsense in ["@a", "a:port", "u@", "[a", ""] {
         let error = setup.resolve(&through(nonsense)).unwrap_err().to_string();
-        assert!(error.contains("is no jump host"), "{error}");
+        assert!(error.contains("is not a jump host"), "{error}");
     }
 }
 
@@ -125,7 +125,7 @@ fn jump_hosts_parse_with_ipv6_and_refuse_nonsense() {
 fn a_jump_loop_is_an_error() {
     let setup = Setup::new("Host a\n ProxyJump b\nHost b\n ProxyJump a\n");
     let error = setup.resolve(&Endpoint::new("a")).unwrap_err().to_string();
-    assert!(error.contains("lead back to themselves"), "{error}");
+    assert!(error.contains("form a cycle"), "{error}");
 }
 
 #[test]
@@ -140,16 +140,16 @@ fn proxy_commands_expand_their_tokens() {
 fn shell_syntax_in_a_name_stays_out_of_proxy_commands() {
     let setup = Setup::new("ProxyCommand nc %h %p\n");
     let error = setup.resolve(&Endpoint::new("a$(reboot)")).unwrap_err();
-    assert!(error.to_string().contains("must not go into a ProxyCommand"), "{error}");
+    assert!(error.to_string().contains("is not allowed in a ProxyCommand"), "{error}");
     let alias = Setup::new("HostKeyAlias $(reboot)\nProxyCommand nc %k %p\n");
     let error = alias.resolve(&Endpoint::new("a")).unwrap_err();
-    assert!(error.to_string().contains("`$(reboot)` must not go into a ProxyCommand"), "{error}");
+    assert!(error.to_string().contains("`$(reboot)` is not allowed in a ProxyCommand"), "{error}");
 }
 
 #[test]
 fn a_user_that_looks_like_an_option_is_refused() {
     let endpoint = Endpoint { user: Some("-oProxyCommand=x".to_owned()), ..Endpoint::new("a") };
-    assert!(Setup::new("").resolve(&endpoint).unwrap_err().to_string().contains("is not the name of a user"));
+    assert!(Setup::new("").resolve(&endpoint).unwrap_err().to_string().contains("is not a user name"));
 }
 
 #[test]

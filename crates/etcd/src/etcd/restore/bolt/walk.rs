@@ -150,14 +150,14 @@ impl Walk {
     /// Whether all that the newest transaction leads to is there, once. Returns how many pages that are.
     pub fn end(self) -> Result<u64, RestoreError> {
         if self.page_size == 0 || !self.rest.is_empty() {
-            return Err(foreign("it does not begin like one, or ends within a page"));
+            return Err(foreign("it does not start like one, or ends within a page"));
         }
         let [Some(one), Some(two)] = &self.metas else {
             return Err(foreign("one of its first two pages is damaged"));
         };
         let newest = if one.transaction > two.transaction { one } else { two };
         if newest.next > self.next {
-            return Err(foreign("it is shorter than it says"));
+            return Err(foreign("it is shorter than its header states"));
         }
         let (mut used, mut count) = (Bits::default(), 0);
         let mut ahead = vec![newest.root];
@@ -187,7 +187,7 @@ impl Walk {
             }
         }
         match free.iter().find(|id| **id < 2 || **id >= newest.next || used.contains(**id)) {
-            Some(id) => Err(foreign(format!("page {id} is in use, or not there, and counts as free"))),
+            Some(id) => Err(foreign(format!("page {id} is in use or missing, but listed as free"))),
             None => Ok(count),
         }
     }
