@@ -229,7 +229,7 @@ mod tests {
         let mut diagnostics = Diagnostics::default();
         diagnostics.push(
             Diagnostic::error(Span::new(play, 27, 31), "duplicate key `name`")
-                .related(Span::new(play, 2, 6), "first given here"),
+                .related(Span::new(play, 2, 6), "first set here"),
         );
         diagnostics.push(
             Diagnostic::error(Span::new(play, 14, 19), "unknown key `hostz`")

@@ -446,9 +446,9 @@ fn on_a_host_that_is_no_member_a_task_has_to_say_which_cluster_it_is_about() {
 "#;
     let errors = bench.load(play, Selection::default()).err().unwrap();
     insta::assert_snapshot!(errors.join("\n"), @r"
-    play.yaml:4:17: h1 and 1 more are no members of a cluster (say which one is meant with `cluster: {name: ..., members: ..., tls: ..., auth: ...}`)
-    play.yaml:5:19: h1 and 1 more are no members of a cluster (say which one is meant with `cluster: {name: ..., members: ..., tls: ..., auth: ...}`)
-    play.yaml:6:13: h1 is no member of a cluster (say which one is meant with `cluster: {name: ..., tls: ...}`)
+    play.yaml:4:17: h1 and 1 more are not members of a cluster (name the cluster with `cluster: {name: ..., members: ..., tls: ..., auth: ...}`)
+    play.yaml:5:19: h1 and 1 more are not members of a cluster (name the cluster with `cluster: {name: ..., members: ..., tls: ..., auth: ...}`)
+    play.yaml:6:13: h1 is not a member of a cluster (name the cluster with `cluster: {name: ..., tls: ...}`)
     ");
 }
 

@@ -205,7 +205,7 @@ fn what_is_wrong_with_a_backup_or_its_place_is_told_and_nothing_changes() {
     refused(&["--age-identity", "mine", "--state-dir", "elsewhere"], 5, "elsewhere/backups/prod.key");
     refused(&["--backup-of", "other"], 5, "has no backup of `other`");
     refused(&["--at", "2020-01-01T00:00:00Z"], 5, "at or before that time");
-    refused(&["--at", "yesterday"], 5, "is no time");
+    refused(&["--at", "yesterday"], 5, "is not a timestamp");
     let foreign = site.place.folder.path("foreign.db");
     fs::write(&foreign, vec![7; 4096 + 32]).unwrap();
     let said = run(&site, &["restore", "prod", "--from", "file:foreign.db", "--yes", "--force"]).ends(2);
@@ -231,7 +231,7 @@ fn a_cluster_that_cannot_be_asked_is_not_taken_for_one_that_is_gone() {
     let said = restore(&site, &[]);
     signal("CONT");
     let said = said.ends(3);
-    assert!(said.stdout.contains("could not be asked") && said.stdout.contains(&site.names[0]), "{}", said.stdout);
+    assert!(said.stdout.contains("no answer from") && said.stdout.contains(&site.names[0]), "{}", said.stdout);
     assert!(said.stdout.contains("--force"), "{}", said.stdout);
     assert_eq!(get(&site, "a"), "two");
     // One that certainly does not run is asked for nothing.
@@ -491,7 +491,7 @@ fn a_cluster_is_destroyed_after_a_last_backup_and_can_be_made_again() {
     let unit = "/etc/systemd/system/etcd.service";
     host.run(&["sed", "-i", "s/a member of prod$/a member of other/", unit]).unwrap();
     let alien = destroy(&["--no-backup", "--yes"]).ends(2);
-    assert!(alien.stdout.contains("this machine is left alone"), "{}", alien.stdout);
+    assert!(alien.stdout.contains("this host is not changed"), "{}", alien.stdout);
     host.run(&["systemctl", "is-active", "etcd"]).unwrap();
     host.run(&["sed", "-i", "s/a member of other$/a member of prod/", unit]).unwrap();
     assert_eq!(get(&site, "a"), "one", "it was seen before anything went");

@@ -221,7 +221,7 @@ fn three_members_serve_with_tls_and_authentication() {
     ])
     .unwrap();
     let refused = site.play(&[]).ends(2);
-    let why = format!("{} has no data, but the cluster `prod` was formed", site.names[1]);
+    let why = format!("{} has no data, but the cluster `prod` was bootstrapped", site.names[1]);
     assert!(refused.stdout.contains(&why), "{}", refused.stdout);
     let active = lost.run(&["sh", "-c", "systemctl is-active etcd || :"]).unwrap();
     assert_ne!(active.trim(), "active");

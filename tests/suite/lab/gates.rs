@@ -204,7 +204,7 @@ fn members_go_and_come_as_learners() {
 
     // Nobody starts it: it is not left there.
     let late = member("voter", "timeout: 2s").ends(2);
-    assert!(late.stdout.contains("was taken out again"), "{}", late.stdout);
+    assert!(late.stdout.contains("was removed again"), "{}", late.stdout);
     assert!(!list().contains("unstarted"), "{}", list());
 
     // This time somebody does.

@@ -206,7 +206,7 @@ fn nothing_goes_without_a_word() {
     // A domain of somebody else is not touched.
     place.exec(0, "virsh define /dev/stdin <<'END'\n<domain type='qemu'><name>g</name><memory>65536</memory><os><type>hvm</type></os></domain>\nEND").ends(0);
     let said = play(&place, &[]).ends(2);
-    assert!(data(&said, "libvirt_domain")["msg"].as_str().unwrap().contains("did not make"), "{}", said.stdout);
+    assert!(data(&said, "libvirt_domain")["msg"].as_str().unwrap().contains("did not create"), "{}", said.stdout);
 }
 
 /// What the hypervisor lacks is found before anything is made, all of it at once.
@@ -308,7 +308,9 @@ fn an_iso_is_built_by_the_operator_where_the_hypervisor_cannot() {
         "for p in genisoimage mkisofs xorriso; do [ ! -e /usr/bin/$p ] || mv /usr/bin/$p /usr/bin/hidden-$p; done";
     place.hosts[0].run(&["sh", "-c", hide]).unwrap();
     let nowhere = play(&place, &[]).ends(2);
-    assert!(data(&nowhere, "cloud_init")["msg"].as_str().unwrap().contains("this machine cannot build the ISO either"));
+    assert!(
+        data(&nowhere, "cloud_init")["msg"].as_str().unwrap().contains("the workstation cannot build the ISO either")
+    );
 
     // This machine borrows the program of the hypervisor, with the libraries that it was built for.
     let root = format!("/proc/{}/root", place.hosts[0].leader().unwrap().as_raw_pid());

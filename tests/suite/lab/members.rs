@@ -285,7 +285,7 @@ fn a_learner_that_is_late_goes_and_the_next_attempt_begins_anew() {
     site.place.hosts[3].run(&["sh", "-c", freeze]).unwrap();
     let words = ["replace", &name, "--new-name", &spare, "--ip", &address, "--yes"];
     let said = member(&site, &words).ends(2);
-    assert!(said.stdout.contains("was taken out again"), "{}", said.stdout);
+    assert!(said.stdout.contains("was removed again"), "{}", said.stdout);
     assert!(!list(&site).contains(&spare) && !list(&site).contains(&name), "{}", list(&site));
     let resumed = site.place.folder.run(&["resume"]).ends(2);
     assert!(resumed.stdout.contains("anew"), "{}", resumed.stdout);
@@ -316,7 +316,7 @@ fn nothing_goes_before_what_comes_is_found_fit() {
         .run(&["sh", "-c", "mkdir -p /var/lib/etcd/data/member && touch /var/lib/etcd/data/member/x"])
         .unwrap();
     let said = member(&site, &words).ends(2);
-    assert!(said.stdout.contains("holds data of an etcd that is no member"), "{}", said.stdout);
+    assert!(said.stdout.contains("has data of an etcd that is not a member"), "{}", said.stdout);
     site.place.hosts[3].run(&["test", "-e", "/var/lib/etcd/data/member/x"]).unwrap();
 }
 

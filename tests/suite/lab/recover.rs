@@ -139,10 +139,10 @@ fn machines_that_hang_keep_nobody_and_are_not_taken_for_gone() {
         said
     };
     let unknown = recover(&[]).ends(3);
-    says(&unknown, "could not be asked");
+    says(&unknown, "no answer from");
     says(&unknown, "there would be two clusters");
     says(&unknown, &format!("{} has data: term", site.names[2]));
-    says(&unknown, &format!("{} cannot be looked at", site.names[0]));
+    says(&unknown, &format!("{} cannot be inspected", site.names[0]));
     // Whoever takes them out of the inventory has to say that they are off.
     let text = site.place.folder.read("inventory.yaml");
     let gone = |line: &&str| site.names[..2].iter().any(|name| line.trim_start().starts_with(&format!("{name}:")));

@@ -210,7 +210,7 @@ fn hypervisors_take_the_turns_of_all_members_on_them() {
     // One member is down: only its own hypervisor may go.
     site.place.hosts[1].run(&["systemctl", "stop", "etcd"]).unwrap();
     let shut = play(rolls, "command: touch /root/turn").ends(3);
-    assert!(shut.stdout.contains("the gate is shut"), "{}", shut.stdout);
+    assert!(shut.stdout.contains("the gate refuses"), "{}", shut.stdout);
     for host in &hypervisors.hosts {
         assert!(host.run(&["test", "-e", "/root/turn"]).is_err(), "{}", shut.stdout);
     }

@@ -146,7 +146,7 @@ async fn bad_downloads_are_refused() {
     over_ssh(async |bench: Bench| {
         let refused =
             |url: &str, sha256: &str| bench.refuses("download", json!({"url": url, "dest": "/x", "sha256": sha256}));
-        assert!(refused("ftp://x/y", SUM).contains("must begin with http"));
+        assert!(refused("ftp://x/y", SUM).contains("must start with http"));
         assert!(refused("http://x/y", "abc").contains("not a SHA-256 checksum"));
         assert!(bench.refuses("download", json!({"url": "http://x/y", "dest": "/x"})).contains("needs `sha256`"));
         let header = json!({"url": "http://x/y", "dest": "/x", "sha256": SUM, "headers": {"X": "a\nb"}});
@@ -219,7 +219,7 @@ async fn bad_archives_are_refused() {
             .fails("unarchive", json!({"src": "broken.tar.gz", "dest": bench.at("d")}), "cannot unpack broken.tar.gz")
             .await;
         bench.fails("unarchive", json!({"src": "broken.tar.gz", "dest": bench.at("no")}), "does not exist").await;
-        assert!(bench.refuses("unarchive", json!({"src": "x.rar", "dest": "/x"})).contains("no ending"));
+        assert!(bench.refuses("unarchive", json!({"src": "x.rar", "dest": "/x"})).contains("no file extension"));
         let zip = json!({"src": "x.zip", "dest": "/x", "strip_components": 1});
         assert!(bench.refuses("unarchive", zip).contains("strip_components"));
         let gone = json!({"src": bench.at("gone.tar"), "dest": bench.at("d"), "remote_src": true});

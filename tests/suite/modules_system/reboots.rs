@@ -94,7 +94,10 @@ async fn a_machine_that_never_goes_down_is_not_taken_for_rebooted() {
     let (machine, sshd) = (Machine::new(), Sshd::start());
     let args = machine.args(json!({ "reboot_timeout": "2s", "connect_timeout": "500ms" }));
     let outcome = run_module(&session(&sshd), "reboot", &args, false).await;
-    assert_eq!((outcome.failed, outcome.msg.as_str()), (true, "not back after 2s: it still runs, and has not booted"));
+    assert_eq!(
+        (outcome.failed, outcome.msg.as_str()),
+        (true, "not back after 2s: it still runs, and has not rebooted")
+    );
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("Would fail now", "unknown", "as things are now it would fail"),
     ("Write a unit", "changed", ""),
     ("Start the unit", "unknown", "etcdrun-no-such.service, which “Write a unit” would change"),
-    ("A command with nothing to do", "ok", "not run, since"),
+    ("A command with nothing to do", "ok", "not run, because"),
     ("A command that waits for a file", "unknown", "new/a, which “Write into it” would change"),
     ("Sure", "changed", ""),
     ("Perhaps", "unknown", "runs only if “Ask” changes something"),

@@ -76,7 +76,7 @@ fn a_plan_that_is_none_has_a_way_out() {
     let plan = bench.folder.read("site.plan");
     bench.folder.write("cut.plan", &plan[..plan.len() / 2]);
     for (name, problem) in
-        [("cut.plan", "it is damaged, or cut short"), ("site.yaml", "it is no plan"), ("no.plan", "No such file")]
+        [("cut.plan", "it is damaged or truncated"), ("site.yaml", "it is not a plan"), ("no.plan", "No such file")]
     {
         let said = bench.folder.run(&["playbook", "--plan", name]).ends(5);
         assert!(said.stderr.contains(problem) && said.stderr.contains("plan FILE --out"), "{}", said.stderr);

@@ -135,7 +135,7 @@ fn a_dead_member_need_not_grant_but_most_must() {
     bench.run().ends(0);
     bench.folder.write("inventory.yaml", &dead(2, &dead(3, &text)));
     let said = bench.run().ends(4);
-    assert!(said.stdout.contains("1 of 3 members of cluster prod"), "{}", said.stdout);
+    assert!(said.stdout.contains("1 of 3 members of `prod`"), "{}", said.stdout);
     assert_eq!(bench.folder.read("work"), "x\n");
 }
 
@@ -157,7 +157,7 @@ fn a_lock_that_few_hypervisors_keep_is_taken_with_a_warning() {
         }
         bench.folder.write("inventory.yaml", &text);
         let said = bench.run().ends(0);
-        assert!(said.stdout.contains("their hypervisors keep it"), "{}", said.stdout);
+        assert!(said.stdout.contains("it is held on their hypervisors"), "{}", said.stdout);
         assert_eq!(said.stdout.contains("but only 1 of 3 answer"), is_told, "{}", said.stdout);
     }
 }
@@ -231,7 +231,7 @@ fn a_host_that_can_keep_no_lock_is_not_changed() {
         let said =
             Said::of(bench.folder.command(&["playbook", "site.yaml"]).env("ETCDRUN_LOCK_DIR", place).output().unwrap())
                 .ends(2);
-        let part = "h1 cannot keep the lock of this run, so nothing is changed there: cannot write to";
+        let part = "h1 cannot store the lock of this run, so nothing is changed there: cannot write to";
         assert!(said.stdout.contains(part), "lacks {part:?}:\n{}", said.stdout);
         assert!(!bench.folder.path("work").exists());
     }

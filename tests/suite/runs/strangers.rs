@@ -39,7 +39,7 @@ fn a_run_of_somebody_else_is_not_resumed() {
     mode(&run.join("journal"), 0o600);
     // As a checkout of a repository makes folders.
     mode(&run, 0o755);
-    refused("etcdrun makes such folders for their owner alone, and this one has the mode 0755");
+    refused("etcdrun creates such directories with mode 0700, and this one has the mode 0755");
     mode(&run, 0o700);
     bench.resume().ends(0);
 }

@@ -127,7 +127,7 @@ fn a_run_that_goes_on_holds_its_lock_as_the_new_process() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let said = bench.run().ends(6);
-    assert!(said.stdout.contains("it is still running"), "{}", said.stdout);
+    assert!(said.stdout.contains("it is still active"), "{}", said.stdout);
     bench.folder.write("work/go", "");
     ends(resumed, 0);
 }

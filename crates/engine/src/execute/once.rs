@@ -124,7 +124,9 @@ impl NodeRun {
         let intended = self.marks.intended.load(Ordering::Relaxed);
         if status == Status::Ok && !self.task.effects.opaque && intended && was_begun() {
             outcome.changed = true;
-            outcome.msg = "as wanted; it was under way when the run was cut off, so it counts as changed".to_owned();
+            outcome.msg =
+                "already as wanted; the task was running when the run was interrupted, so it counts as changed"
+                    .to_owned();
             return (outcome, Status::Changed);
         }
         (outcome, status)
@@ -166,7 +168,7 @@ impl NodeRun {
     pub(super) fn way_out(&self) -> String {
         let (run, id) = (&self.context.options.run_id, &self.info.id);
         format!(
-            "look at the host; then `etcdrun resume {run} --assume done '{id}'`, or `--assume not-run` to run it again"
+            "inspect the host; then run `etcdrun resume {run} --assume done '{id}'`, or `--assume not-run` to run it again"
         )
     }
 }

@@ -48,7 +48,7 @@ pub(super) async fn agrees(context: &Context, rehearsal: Run) -> Result<(), RunR
             RunResult::Moved
         }
         other => {
-            let msg = "not all hosts could be asked whether they still are as planned, so nothing was run".to_owned();
+            let msg = "not all hosts could be compared with the plan, so nothing was run".to_owned();
             context.emitter.emit(EventKind::Warning { msg });
             other
         }

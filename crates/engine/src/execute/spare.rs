@@ -86,7 +86,7 @@ impl NodeRun {
         match outcome.failed {
             false => Ok(()),
             true => {
-                let msg = format!("nothing was stopped, since by now {} may not go down: {}", member.name, outcome.msg);
+                let msg = format!("nothing was stopped, because {} may not stop now: {}", member.name, outcome.msg);
                 Err(Trouble::Failed(Box::new(Outcome { refused: true, msg, ..outcome }), None))
             }
         }

@@ -97,7 +97,7 @@ impl Scheduler {
             return;
         }
         if let Err(error) = self.context.quorum().keep_turn(&self.context.options.state, name, longest) {
-            tracing::warn!(%error, "cannot keep how long the turns of {name} took");
+            tracing::warn!(%error, "cannot store the duration of the turns of {name}");
         }
     }
 

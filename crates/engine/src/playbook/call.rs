@@ -76,7 +76,7 @@ impl Loader<'_> {
             [(first, ..), .., (last, ..)] => {
                 let message = format!("this task calls two modules, `{}` and `{}`", first.name, last.name);
                 let two = Diagnostic::error(last.span, message).related(first.span, "the first one");
-                self.diagnostics.push(two.help("make two tasks of it"));
+                self.diagnostics.push(two.help("split it into two tasks"));
                 None
             }
         }
@@ -136,8 +136,8 @@ impl Loader<'_> {
         for (key, value) in more.iter() {
             match map.entry(&key.name) {
                 Some((first, _)) => {
-                    let twice = Diagnostic::error(key.span, format!("the argument `{}` is given twice", key.name));
-                    self.diagnostics.push(twice.related(first.span, "first given here"));
+                    let twice = Diagnostic::error(key.span, format!("the argument `{}` is set twice", key.name));
+                    self.diagnostics.push(twice.related(first.span, "first set here"));
                 }
                 None => map.push(key.clone(), value.clone()),
             }

@@ -115,7 +115,7 @@ impl Context {
         let on = loader.one_of(map, "on", &places);
         if let (Some(_), Some(on)) = (&delegate_to, &on) {
             loader.diagnostics.push(
-                Diagnostic::error(on.span, "`on` and `delegate_to` both say where this runs").help("keep one of them"),
+                Diagnostic::error(on.span, "`on` and `delegate_to` both set where this runs").help("keep one of them"),
             );
         }
         // The nearest statement wins, whichever of the two it is.

@@ -36,7 +36,7 @@ pub fn hidden(name: &str, found: &PlaybookSource, embedded: Embedded) -> Option<
     let shipped =
         with_extensions(&embedded.playbooks.place(""), name).into_iter().find(|place| is_bare && place.is_file())?;
     let file = shipped.label().file_name().map(|file| file.to_string_lossy().into_owned())?;
-    let message = format!("{} is used, and not the playbook `{file}` that comes with etcdrun", found.place);
+    let message = format!("{} is used instead of the shipped playbook `{file}`", found.place);
     let help = format!(
         "`{}` is the shipped one; a path, like ./{file}, means your file without this warning",
         embedded_name(&file)
@@ -138,11 +138,7 @@ mod tests {
         assert!(told("ping").is_none(), "a copy hides nothing");
         fs::write(&mine, "[]").unwrap();
         let warning = told("ping").unwrap();
-        assert!(
-            warning.message.contains("not the playbook `ping.yaml` that comes with etcdrun"),
-            "{}",
-            warning.message
-        );
+        assert!(warning.message.contains("instead of the shipped playbook `ping.yaml`"), "{}", warning.message);
         assert!(warning.help.unwrap().contains("`embedded:ping.yaml`"));
         assert!(told("playbooks/ping.yaml").is_none(), "a path says which one is meant");
         assert!(told("embedded:ping.yaml").is_none());

@@ -84,7 +84,7 @@ impl Loader<'_> {
         }
         let looked = candidates.iter().map(Place::to_string).collect::<Vec<_>>().join(", ");
         let problem = match candidates.iter().find(|place| place.is_dir()) {
-            Some(folder) => format!("{folder} is a directory, and a file of tasks belongs here"),
+            Some(folder) => format!("{folder} is a directory; expected a file of tasks"),
             None => format!("no task file `{name}`"),
         };
         self.diagnostics.push(Diagnostic::error(span, problem).help(format!("looked for {looked}")));

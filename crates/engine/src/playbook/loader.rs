@@ -191,7 +191,7 @@ impl<'a> Loader<'a> {
         let mut problem = Diagnostic::error(last.span, message);
         for pair in chain.windows(2) {
             if let (Some(span), true) = (pair[1].span, pair[1].span != last.span) {
-                problem = problem.related(span, format!("{} asks for {} here", pair[0].name, pair[1].name));
+                problem = problem.related(span, format!("{} imports {} here", pair[0].name, pair[1].name));
             }
         }
         self.diagnostics.push(problem);
@@ -342,7 +342,7 @@ impl<'a> Loader<'a> {
         }
         let inner = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         let inner = inner.filter(|inner| !inner.contains("{{") && !inner.contains("{%")).map(str::trim);
-        let message = format!("`{key}` is an expression already and takes no braces");
+        let message = format!("`{key}` is already an expression, and needs no braces");
         match inner {
             Some(inner) => {
                 self.diagnostics.push(Diagnostic::warning(node.span, message).help(format!("write `{key}: {inner}`")));

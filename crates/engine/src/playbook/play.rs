@@ -181,7 +181,7 @@ impl Loader<'_> {
             self.one_of(map, "strategy", &[("free", false), ("linear", true)]).filter(|linear| linear.value)
         {
             let warning =
-                Diagnostic::warning(strategy.span, "hosts run free of each other here, whatever `strategy` says");
+                Diagnostic::warning(strategy.span, "hosts do not wait for each other, regardless of `strategy`");
             self.diagnostics
                 .push(warning.help("use `needs`, or a play of its own, where one host must wait for another"));
         }

@@ -244,7 +244,7 @@ impl Loader<'_> {
         if !hides || !self.compared.insert(found.clone()) || found.is_copy_of(&shipped) {
             return;
         }
-        let message = format!("{found} is used, and not the role `{}` that comes with etcdrun", name.value);
+        let message = format!("{found} is used instead of the shipped role `{}`", name.value);
         let help = "playbooks named `embedded:NAME` use the shipped roles; a path, like ./roles/NAME, means your role without this warning";
         self.diagnostics.push(Diagnostic::warning(name.span, message).help(help));
     }

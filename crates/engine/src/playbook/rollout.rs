@@ -280,14 +280,14 @@ impl Loader<'_> {
             wrong("a rollout goes up or down, not both", "keep `upgrade` or `downgrade`");
         }
         if settings.strategy == Strategy::Serial && (settings.upgrade || settings.downgrade) {
-            wrong("`strategy: serial` knows no versions", "write `strategy: etcd`");
+            wrong("`strategy: serial` does not support versions", "write `strategy: etcd`");
         }
         if settings.max_unavailable == 0 || settings.max_clusters == 0 {
-            wrong("with none at a time, nothing ever happens", "write 1 or more");
+            wrong("it must be at least 1", "write 1 or more");
         }
         if map.get("serial").is_some_and(|node| !node.is_null()) {
             wrong(
-                "`serial` and `rollout` both say who waits for whom",
+                "`serial` and `rollout` both set the order of hosts",
                 "keep `rollout`; `max_unavailable` is the size",
             );
         }

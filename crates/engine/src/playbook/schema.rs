@@ -142,7 +142,7 @@ fn loop_control() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "loop_var": { "type": "string", "description": "The name of the item; `item` unless said." },
+            "loop_var": { "type": "string", "description": "The name of the item; default: `item`." },
             "index_var": { "type": "string", "description": "The name of the counter, from 0." },
             "label": { "description": "What reports show for an item." },
             "pause": { "type": ["number", "string"], "description": "The wait between items." },

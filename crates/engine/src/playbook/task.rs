@@ -72,7 +72,7 @@ impl Loader<'_> {
         if holder == Holder::Handler {
             self.diagnostics.push(
                 Diagnostic::error(span, "a block cannot be a handler")
-                    .help("give each task a name of its own, and let them `listen` to a common one"),
+                    .help("give each task its own name, and let them `listen` to a common one"),
             );
             return None;
         }
@@ -189,7 +189,7 @@ impl Loader<'_> {
             (Some((_, items)), None) => items.clone(),
             (None, Some((key, items))) => {
                 let old = Diagnostic::warning(key.span, "`with_items` is the old way to write a loop");
-                self.diagnostics.push(old.help("write `loop`; it takes the list as it is, without flattening"));
+                self.diagnostics.push(old.help("write `loop`; it uses the list without flattening"));
                 flattened(items)
             }
             (None, None) => {
@@ -242,7 +242,7 @@ impl Loader<'_> {
             self.diagnostics.push(unknown_key(key, "`needs`", KNOWN));
         }
         if map.get("task").is_none() {
-            self.diagnostics.error(head(node), "`needs` says no `task`");
+            self.diagnostics.error(head(node), "`needs` has no `task`");
         }
         let hosts = self.text(map, "hosts").map(|hosts| hosts.map(|pattern| pattern.to_string()));
         Some(Need { task: self.text(map, "task")?, hosts })

@@ -59,7 +59,7 @@ impl Bundle {
             let path = state.objects().join(&name);
             let bytes = fs::read(&path).map_err(|error| StateError::io(&path, &error))?;
             if sum(&bytes) != name {
-                return Err(damaged(&path, "it is not what its name says".to_owned()));
+                return Err(damaged(&path, "its content does not match its name".to_owned()));
             }
             inputs.contents.insert(name, bytes);
         }

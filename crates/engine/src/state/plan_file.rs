@@ -61,15 +61,15 @@ impl PlanFile {
         let wrong = |problem: &str| StateError::Plan { path: path.to_owned(), problem: problem.to_owned() };
         StateError::unless_trusted(path)?;
         let bytes = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| wrong("it is no plan"))?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("it is not a plan"))?;
         let (head, sealed) = text.split_once('\n').unwrap_or((&text, ""));
         let words: Vec<&str> = head.split(' ').collect();
-        let &[MAGIC, version, etcdrun, key] = words.as_slice() else { return Err(wrong("it is no plan")) };
+        let &[MAGIC, version, etcdrun, key] = words.as_slice() else { return Err(wrong("it is not a plan")) };
         if (version, etcdrun) != (VERSION, env!("CARGO_PKG_VERSION")) {
             let ours = env!("CARGO_PKG_VERSION");
-            return Err(wrong(&format!("it was made by etcdrun {etcdrun}, and this is {ours}")));
+            return Err(wrong(&format!("it was created by etcdrun {etcdrun}, and this is {ours}")));
         }
-        let damaged = || wrong("it is damaged, or cut short");
+        let damaged = || wrong("it is damaged or truncated");
         let vault = Vault::of_key(key, path).map_err(|_| damaged())?;
         let body = vault.unseal_bytes(sealed.trim_end()).ok_or_else(damaged)?;
         serde_json::from_slice(&body).map_err(|_| damaged())
@@ -119,14 +119,14 @@ mod tests {
         let text = String::from_utf8(whole.clone()).unwrap();
         let newer = text.replacen(env!("CARGO_PKG_VERSION"), "99.0.0", 1);
         for (bytes, said) in [
-            (&whole[..whole.len() - 9], "it is damaged, or cut short"),
-            (&whole[..40], "it is damaged, or cut short"),
-            (&whole[..15], "it is no plan"),
-            (&flipped, "it is damaged, or cut short"),
-            (b"" as &[u8], "it is no plan"),
-            (b"- hosts: all\n", "it is no plan"),
-            (b"\xff\xfe", "it is no plan"),
-            (newer.as_bytes(), "it was made by etcdrun 99.0.0"),
+            (&whole[..whole.len() - 9], "it is damaged or truncated"),
+            (&whole[..40], "it is damaged or truncated"),
+            (&whole[..15], "it is not a plan"),
+            (&flipped, "it is damaged or truncated"),
+            (b"" as &[u8], "it is not a plan"),
+            (b"- hosts: all\n", "it is not a plan"),
+            (b"\xff\xfe", "it is not a plan"),
+            (newer.as_bytes(), "it was created by etcdrun 99.0.0"),
         ] {
             let found = problem(bytes);
             assert!(found.contains(said), "{found} is not {said}");

@@ -218,7 +218,7 @@ impl StoredRun {
         StateError::unless_trusted(&self.folder)?;
         if mode & 0o077 != 0 {
             let problem =
-                format!("etcdrun makes such folders for their owner alone, and this one has the mode {mode:04o}");
+                format!("etcdrun creates such directories with mode 0700, and this one has the mode {mode:04o}");
             return Err(wrong(&self.folder, problem));
         }
         let entries = fs::read_dir(&self.folder).map_err(|error| StateError::io(&self.folder, &error))?;

@@ -50,7 +50,7 @@ impl Vault {
     }
 
     fn with(key: &[u8], path: &Path) -> Result<Self, StateError> {
-        let wrong = |_| StateError::Damaged { path: path.to_owned(), line: 1, problem: "it is no key".to_owned() };
+        let wrong = |_| StateError::Damaged { path: path.to_owned(), line: 1, problem: "it is not a key".to_owned() };
         Ok(Self { key: RandomizedNonceKey::new(&AES_256_GCM, key).map_err(wrong)? })
     }
 

@@ -315,6 +315,6 @@ mod tests {
         assert!(why.contains("chmod 600"), "{why}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "c2hvcnQ=\n").unwrap();
-        assert!(Keys::load(folder.path(), "prod").err().unwrap().to_string().contains("is no key"));
+        assert!(Keys::load(folder.path(), "prod").err().unwrap().to_string().contains("is not a key"));
     }
 }

@@ -418,7 +418,9 @@ mod tests {
         assert!(composed.text.contains("etcd_data_mount") && !composed.text.contains("etcd_user"), "{}", composed.text);
         assert!(composed.remarks[0].contains("is run by x.service") && composed.remarks[1].contains("as root"));
         let named = [Ok(server("--data-dir /a")), Ok(server("--data-dir /b"))];
-        assert!(adoption(named.to_vec()).compose().unwrap_err().to_string().contains("do not agree on `data_dir`"));
+        assert!(
+            adoption(named.to_vec()).compose().unwrap_err().to_string().contains("`data_dir` differs between members")
+        );
     }
 
     /// Everything that a host says is data, whatever it says.

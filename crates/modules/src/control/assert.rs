@@ -29,7 +29,7 @@ pub struct Assert {
 impl Module for Assert {
     const NAME: &'static str = "assert";
     const EXAMPLE: &'static str = "\
-- name: Only what we have tested
+- name: Check the system and its memory
   assert:
     that:
       - facts.os.family == 'debian'

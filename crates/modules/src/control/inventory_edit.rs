@@ -61,7 +61,7 @@ struct EditEntry {
 impl Module for InventoryEdit {
     const NAME: &'static str = "inventory_edit";
     const EXAMPLE: &'static str = "\
-- name: The inventory
+- name: Update the inventory file
   inventory_edit:
     path: /srv/etcd/inventory.yaml
     cluster: prod
@@ -122,7 +122,7 @@ impl InventoryEdit {
     fn moved(&self) -> String {
         let words: Vec<&str> = self.edits.iter().map(|edit| edit.text.trim()).filter(|text| !text.is_empty()).collect();
         let words = if words.is_empty() { "the entry goes".to_owned() } else { words.join("; ") };
-        format!("{} was changed meanwhile, and is left alone. What was to be changed there: {words}", self.path)
+        format!("{} was changed in the meantime, and is not edited. The intended change: {words}", self.path)
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Pause {
 impl Module for Pause {
     const NAME: &'static str = "pause";
     const EXAMPLE: &'static str = "\
-- name: Let clients find their way
+- name: Wait for clients to reconnect
   pause: { seconds: 10 }
 ";
 

@@ -18,7 +18,7 @@ impl Module for SetFact {
     const NAME: &'static str = "set_fact";
     const TRAITS: Traits = Traits { sets: Sets::Arguments, ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Remember where etcd listens
+- name: Set the address of etcd
   set_fact:
     client_url: \"https://{{ address }}:2379\"
     tuned: true

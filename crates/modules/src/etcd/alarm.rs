@@ -74,7 +74,7 @@ impl Module for EtcdAlarm {
     const NAME: &'static str = "etcd_alarm";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Forget old revisions
+- name: Compact the history of keys
   etcd_alarm:
     state: compacted
   once_per: cluster

@@ -74,7 +74,7 @@ impl Apart<'_> {
             };
             done(context.run((self.payload)("alive")).await?)?;
             if begun.elapsed() > PATIENCE {
-                return Err(ActionError::Failed(format!("the server on the copy does not answer: {why}")));
+                return Err(ActionError::Failed(format!("the etcd on the copy does not answer: {why}")));
             }
             context.wait(PAUSE).await?;
         }

@@ -34,7 +34,7 @@ impl Module for EtcdAuth {
     const NAME: &'static str = "etcd_auth";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Authentication
+- name: Configure authentication
   etcd_auth:
   once_per: cluster
 ";
@@ -48,7 +48,7 @@ impl Module for EtcdAuth {
         let cluster = self.cluster.known()?;
         if self.rotate_root && cluster.auth.method() == AuthMethod::Certificate {
             return Err(ModuleError::new(format!("root of `{}` has a certificate and no password", cluster.name))
-                .help("`etcdrun certs renew` gives it another certificate"));
+                .help("to renew its certificate, run `etcdrun certs renew`"));
         }
         if self.rotate_root && cluster.auth.root_password.is_some() {
             return Err(ModuleError::new(format!("root's password of `{}` is in the inventory", cluster.name))

@@ -70,7 +70,7 @@ impl Module for EtcdBackup {
     const NAME: &'static str = "etcd_backup";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Backup
+- name: Take a backup
   etcd_backup:
     to: s3:backups/etcd
     keep_last: 7
@@ -97,12 +97,12 @@ impl Module for EtcdBackup {
         let cluster = self.cluster.known()?;
         let to = self.to.as_ref().or(self.backup.to.as_ref()).filter(|to| !to.is_empty());
         let to = to.ok_or_else(|| {
-            ModuleError::new(format!("it is not said where the backup of `{}` goes", cluster.name))
-                .help("--to says it, or `backup: {to: ...}` in the cluster")
+            ModuleError::new(format!("no destination for the backup of `{}`", cluster.name))
+                .help("pass --to, or set `backup: {to: ...}` in the cluster")
         })?;
         let place: Place = to.parse().map_err(|error: BackupError| ModuleError::new(error.to_string()))?;
         if matches!(&place, Place::Folder(path) if !path.is_absolute()) {
-            return Err(ModuleError::new(format!("`{place}` is not a whole path")));
+            return Err(ModuleError::new(format!("`{place}` is not an absolute path")));
         }
         let recipients = self.recipients.clone().unwrap_or_else(|| self.backup.recipients.clone());
         Recipients::parse(recipients.iter().map(String::as_str)).map_err(ModuleError::new)?;
@@ -142,7 +142,7 @@ impl EngineAction for Take {
             };
             if context.check_mode() {
                 let count = there.iter().filter(|entry| entry.name.ends_with(".json")).count();
-                let msg = format!("would be kept in {}, where {count} are", self.place);
+                let msg = format!("would be stored in {}, which has {count}", self.place);
                 return Ok(Outcome { msg, ..Outcome::changed() });
             }
             context.permit()?;
@@ -158,7 +158,7 @@ impl EngineAction for Take {
             };
             let warning = warning + &self.said_of_place(&store, &keys, is_new).await?;
             let now = observe(&clients, LOOK).await;
-            let nobody = format!("no member of `{}` is well enough to take a backup from", cluster.name);
+            let nobody = format!("no member of `{}` is healthy enough to take a backup from", cluster.name);
             let mut failure = ActionError::Failed(nobody);
             let members = in_order(&clients, &now);
             for client in order(&clients, &now, self.module.through.as_deref()) {
@@ -198,7 +198,7 @@ impl Take {
         let strange = there.iter().filter(|it| keys.verdict(it) == Verdict::OtherKey).count();
         if strange > 0 {
             said += &format!(
-                "; {strange} backups there were signed with another key than the one that was made here now: add that key to backups/{}.key in the state folder, from where they were made",
+                "; {strange} backups there were signed with another key than the one that was created now: add that key to backups/{}.key in the state directory, from where they were taken",
                 self.cluster.name
             );
         }
@@ -375,7 +375,7 @@ impl KeptCredential {
     }
 
     fn warning(&self) -> String {
-        let told = |ends| format!("; root's certificate ends at {ends}, and with it the backups: bring a new one here");
+        let told = |ends| format!("; root's certificate expires at {ends}, and then backups fail: copy a new one here");
         self.ends.map(told).unwrap_or_default()
     }
 }

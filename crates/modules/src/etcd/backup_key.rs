@@ -25,7 +25,7 @@ pub struct EtcdBackupKey {
 impl Module for EtcdBackupKey {
     const NAME: &'static str = "etcd_backup_key";
     const EXAMPLE: &'static str = "\
-- name: Key of the backups
+- name: Create the backup key
   etcd_backup_key: { cluster: prod }
 ";
     const RESULT: &'static [ResultField] = &[];
@@ -37,7 +37,7 @@ impl Module for EtcdBackupKey {
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if self.cluster.is_empty() || self.cluster.starts_with('.') || !self.cluster.bytes().all(is_plain) {
-            return Err(ModuleError::new(format!("`{}` is no name of a cluster", self.cluster)));
+            return Err(ModuleError::new(format!("`{}` is not a name of a cluster", self.cluster)));
         }
         Ok(Action::Engine(Box::new(self)))
     }

@@ -52,7 +52,7 @@ impl Module for EtcdBootstrap {
     const NAME: &'static str = "etcd_bootstrap";
     const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_MEMBERS;
     const EXAMPLE: &'static str = "\
-- name: New or existing
+- name: Decide whether the cluster is new
   etcd_bootstrap:
     data_dir: /var/lib/etcd/data
   once_per: cluster
@@ -60,7 +60,7 @@ impl Module for EtcdBootstrap {
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "starting", doc: "The members that start as members of a new cluster." },
-        ResultField { name: "environment", doc: "What such a member has to be told when it starts." },
+        ResultField { name: "environment", doc: "The initial settings of such a member." },
     ];
 
     fn effects(&self) -> Effects {
@@ -87,7 +87,7 @@ fn found(outcome: &Outcome) -> Found {
         Some("empty") => Found::Empty,
         Some("data") => Found::Data,
         Some("remains") => Found::Remains,
-        _ => Found::Unread("it did not say".into()),
+        _ => Found::Unread("it did not report it".into()),
     }
 }
 
@@ -133,7 +133,7 @@ impl EngineAction for Decide {
                 (&decision, missing, context.check_mode())
             {
                 let why = format!(
-                    "{member} is not ready to start: it has no {file}; a new cluster begins with all of its members, or not at all"
+                    "{member} is not ready to start: it has no {file}; a new cluster starts with all of its members, or not at all"
                 );
                 return Err(ActionError::Failed(why));
             }
@@ -196,7 +196,7 @@ impl Decide {
         match join_all(asking).await.into_iter().flatten().next() {
             None => Ok(()),
             Some((member, silent)) => Err(ActionError::Failed(format!(
-                "{member} cannot connect to {silent} at port {}: members must reach each other there before a cluster can begin; look at routes and firewalls between them",
+                "{member} cannot connect to {silent} at port {}: members must reach each other there before a cluster can start; check routes and firewalls between them",
                 self.module.peer_port
             ))),
         }
@@ -247,13 +247,13 @@ fn decide(cluster: &str, record: Option<&ClusterRecord>, found: &[(String, Found
         (Some(Phase::Formed), _) if no_log.is_empty() => Decision::Exists,
         (Some(Phase::Formed), _) => Decision::Refuse(lost(cluster, record, &no_log)),
         (_, Some((name, why))) if data.is_empty() || !no_log.is_empty() => Decision::Refuse(format!(
-            "whether {name} has data cannot be seen ({why}), and without that nobody can tell whether the cluster `{cluster}` is new"
+            "cannot tell whether {name} has data ({why}), so it is unknown whether the cluster `{cluster}` is new"
         )),
         (_, _) if no_log.is_empty() => Decision::Exists,
         // Only a restore knows the id before the cluster is there. What it has not reached must not begin with nothing.
         _ if record.is_some_and(|record| record.phase == Phase::Forming && record.cluster_id.is_some()) => {
             Decision::Refuse(format!(
-                "the cluster `{cluster}` is being restored, and {} {} not got its data yet: go on with that run (`etcdrun resume`), or restore again",
+                "the cluster `{cluster}` is being restored, and {} {} not got its data yet: continue that run (`etcdrun resume`), or restore again",
                 no_log.join(", "),
                 has(no_log.len()),
             ))
@@ -261,11 +261,11 @@ fn decide(cluster: &str, record: Option<&ClusterRecord>, found: &[(String, Found
         _ if is_forming => Decision::GoOn(no_log),
         _ if all_empty => Decision::Begin,
         _ if data.is_empty() => Decision::Refuse(format!(
-            "there are files of etcd on {}, but no log, and nothing is known here of a cluster `{cluster}`: look at them, and remove them if nobody needs them",
+            "there are files of etcd on {}, but no log, and there is no record of a cluster `{cluster}` here: inspect them, and remove them if they are not needed",
             named(&|found| *found == Found::Remains).join(", "),
         )),
         _ => Decision::Refuse(format!(
-            "{} {} no data, but {} {}: the cluster `{cluster}` exists, and a member that lost its data must not begin another; remove it from the cluster and add it again as a new member",
+            "{} {} no data, but {} {}: the cluster `{cluster}` exists, and a member that lost its data must not bootstrap another; remove it from the cluster and add it again as a new member",
             no_log.join(", "),
             has(no_log.len()),
             data.join(", "),
@@ -281,7 +281,7 @@ fn has(count: usize) -> &'static str {
 fn lost(cluster: &str, record: Option<&ClusterRecord>, empty: &[String]) -> String {
     let id = record.and_then(|record| record.cluster_id.as_deref()).unwrap_or("unknown");
     format!(
-        "{} {} no data, but the cluster `{cluster}` was formed (its id is {id}): a member that lost its data must not begin another; remove it from the cluster and add it again as a new member, or restore a snapshot if all of them lost theirs",
+        "{} {} no data, but the cluster `{cluster}` was bootstrapped (its id is {id}): a member that lost its data must not bootstrap another; remove it from the cluster and add it again as a new member, or restore a snapshot if all of them lost theirs",
         empty.join(", "),
         has(empty.len()),
     )

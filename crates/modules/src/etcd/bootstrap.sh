@@ -15,7 +15,7 @@ if [ ! -e "$arg_data_dir" ] && [ ! -L "$arg_data_dir" ]; then
     result found empty
     exit 0
 fi
-[ -d "$arg_data_dir" ] || fail "$arg_data_dir is not a folder"
+[ -d "$arg_data_dir" ] || fail "$arg_data_dir is not a directory"
 ls -A "$arg_data_dir" > /dev/null || fail "cannot read $arg_data_dir"
 for log in "$arg_data_dir"/member/wal/*.wal; do
     if [ -e "$log" ]; then

@@ -57,14 +57,14 @@ impl Module for EtcdCanary {
     const NAME: &'static str = "etcd_canary";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: See what clients see
+- name: Start the canary
   etcd_canary:
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "writes", doc: "Writes that were acknowledged and read back." },
         ResultField { name: "errors", doc: "Calls that failed." },
         ResultField { name: "longest_gap", doc: "The longest time between two acknowledged writes, in seconds." },
-        ResultField { name: "problems", doc: "What the first failed calls said." },
+        ResultField { name: "problems", doc: "The errors of the first failed calls." },
     ];
 
     fn effects(&self) -> Effects {

@@ -48,7 +48,7 @@ impl Module for EtcdCheckpoint {
     const NAME: &'static str = "etcd_checkpoint";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Logs into snapshots
+- name: Force a Raft snapshot on every member
   etcd_checkpoint:
   once_per: cluster
 ";

@@ -66,7 +66,7 @@ fn peer_port() -> u16 {
 impl Module for EtcdConfig {
     const NAME: &'static str = "etcd_config";
     const EXAMPLE: &'static str = "\
-- name: Settings
+- name: Write etcd.env
   etcd_config:
     dest: /etc/etcd/etcd.env
     name: \"{{ inventory_hostname }}\"
@@ -85,7 +85,7 @@ impl Module for EtcdConfig {
 
     fn action(mut self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let wanted = self.etcd.version.or(self.version).ok_or_else(|| {
-            ModuleError::new("the version of etcd is not said").help("add `etcd: {version: 3.5.34}` to the cluster")
+            ModuleError::new("the version of etcd is not set").help("add `etcd: {version: 3.5.34}` to the cluster")
         })?;
         let version = self.version.unwrap_or(wanted);
         // On the way to a version, what only that one understands has to wait.
@@ -94,7 +94,7 @@ impl Module for EtcdConfig {
         });
         if self.ip.parse::<std::net::IpAddr>().is_err() {
             return Err(ModuleError::new(format!("`{}` is not an address that etcd could bind", self.ip))
-                .help("give the member an `address` that is an IP address, or `etcd: {ip: ...}`"));
+                .help("set the member's `address` to an IP address, or set `etcd: {ip: ...}`"));
         }
         for name in self.etcd.settings.keys() {
             if let Some((message, help)) = settings::problem(version, name) {

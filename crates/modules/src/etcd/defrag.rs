@@ -49,7 +49,7 @@ impl Module for EtcdDefrag {
     const NAME: &'static str = "etcd_defrag";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Defragment
+- name: Defragment the database
   etcd_defrag:
     name: \"{{ inventory_hostname }}\"
 ";
@@ -81,7 +81,7 @@ impl EngineAction for Defragment {
             let (EtcdDefrag { name, unused, .. }, cluster) = (&self.module, &self.cluster.name);
             let clients = self.cluster.clients(context).await?;
             let own = clients.iter().find(|client| *client.name == **name);
-            let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
+            let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is not a member of `{cluster}`")))?;
             let now = led(&clients).await;
             let view = now.view(name).ok_or_else(|| ActionError::Failed(format!("{name} does not answer")))?;
             let (size, in_use) = (view.db_size, view.db_in_use);

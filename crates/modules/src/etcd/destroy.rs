@@ -65,7 +65,7 @@ fn config_dir() -> String {
 impl Module for EtcdDestroy {
     const NAME: &'static str = "etcd_destroy";
     const EXAMPLE: &'static str = "\
-- name: No member any more
+- name: Remove the member
   etcd_destroy: { state: gone, cluster: test, confirm: test }
 ";
     const RESULT: &'static [ResultField] =
@@ -93,7 +93,7 @@ impl Module for EtcdDestroy {
         for path in [Some(&self.data_dir), Some(&self.config_dir), self.server.as_ref()].into_iter().flatten() {
             let path = path.trim_end_matches('/');
             if !path.starts_with('/') || path.matches('/').count() < 2 || path.contains("/..") {
-                return Err(ModuleError::new(format!("`{path}` is nothing that etcdrun would have made")));
+                return Err(ModuleError::new(format!("`{path}` was not created by etcdrun")));
             }
         }
         let payload = Payload::new(BODY)
@@ -121,7 +121,7 @@ impl EngineAction for EtcdDestroy {
                 let aside = self.keep_data.then(|| format!("destroyed/{}-{time}", self.cluster));
                 for path in &there {
                     let done = forget(&context.state, path, aside.as_deref());
-                    done.map_err(|error| ActionError::Failed(format!("{path} in the state folder: {error}")))?;
+                    done.map_err(|error| ActionError::Failed(format!("{path} in the state directory: {error}")))?;
                 }
             }
             Ok(Outcome { msg: there.join(", "), ..Outcome::changed() })

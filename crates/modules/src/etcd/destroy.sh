@@ -8,7 +8,7 @@ data=${arg_data_dir%/}
 config=${arg_config_dir%/}
 
 if [ -e "$file" ] && ! grep -qxF "Description=etcd, a member of $arg_cluster" "$file"; then
-    fail "$file is none that etcdrun has made for a member of $arg_cluster; this machine is left alone"
+    fail "$file was not created by etcdrun for a member of $arg_cluster; this host is not changed"
 fi
 
 remove() {
@@ -60,4 +60,4 @@ older=''
 for entry in "$data".before-* "$data".removed-* "$data".restore-* "$data"/before-* "$data"/removed-*; do
     if [ -e "$entry" ]; then older="$older${older:+ }$entry"; fi
 done
-if [ "$older" ]; then note "what was set aside stays: $older"; fi
+if [ "$older" ]; then note "data that was moved aside is kept: $older"; fi

@@ -56,19 +56,19 @@ impl Module for EtcdDowngrade {
     const NAME: &'static str = "etcd_downgrade";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: The way down is open
+- name: Enable the downgrade in etcd
   etcd_downgrade:
     state: enabled
     version: 3.5.34
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] =
-        &[ResultField { name: "cluster_version", doc: "The cluster version that the leader says." }];
+        &[ResultField { name: "cluster_version", doc: "The cluster version that the leader reports." }];
 
     fn validate(&self) -> Result<(), ModuleError> {
         match (self.state, &self.version) {
             (DowngradeState::Validated | DowngradeState::Enabled, None) => {
-                Err(ModuleError::new("`version` is missing").help("say to which version it goes back"))
+                Err(ModuleError::new("`version` is missing").help("set the version to downgrade to"))
             }
             _ => Ok(()),
         }
@@ -171,7 +171,7 @@ impl Downgrade {
         let old = now.views().find(|(_, view)| view.version.series() < (3, 6) && view.version.series() > target);
         if let Some((name, view)) = old {
             return Err(ActionError::Failed(format!(
-                "{name} runs {}, and etcd has a way down from 3.6 on only: restore a snapshot that was taken before the upgrade",
+                "{name} runs {}, and etcd supports a downgrade only from 3.6 on: restore a snapshot that was taken before the upgrade",
                 view.version
             )));
         }
@@ -224,7 +224,7 @@ impl Downgrade {
                 let behind = now.views().find(|(_, view)| view.storage_version != Some(target));
                 let who = behind.map(|(name, _)| name.to_owned()).unwrap_or_default();
                 return Err(ActionError::Failed(format!(
-                    "{who} is not ready for {} after {:?}: look at its log, or call it off (`state: cancelled`)",
+                    "{who} is not ready for {} after {:?}: check its log, or cancel the downgrade (`state: cancelled`)",
                     text(target),
                     self.module.timeout.0
                 )));

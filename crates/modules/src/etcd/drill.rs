@@ -22,7 +22,7 @@ impl Restore {
     pub(super) async fn drill(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let source = self.find(context).await?;
         if context.check_mode() {
-            let msg = format!("would start a server on {}, and compare", source.describe());
+            let msg = format!("would start etcd on {}, and compare", source.describe());
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
         context.permit()?;
@@ -57,11 +57,11 @@ impl Restore {
     ) -> Result<String, ActionError> {
         let name = self.module.name.as_deref().unwrap_or_default();
         let member = self.cluster.member(name);
-        let member = member.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
+        let member = member.ok_or_else(|| ActionError::Failed(format!("`{name}` is not a member of the cluster")))?;
         let new = NewCluster::new([(name.to_owned(), peer_url())], token);
         let prepared = Prepared { token: token.to_owned(), ..self.make(context, source, here, &new).await? };
         let size = prepared.size;
-        let files = new.files(name).ok_or_else(|| ActionError::Failed(format!("`{name}` is no member")))?;
+        let files = new.files(name).ok_or_else(|| ActionError::Failed(format!("`{name}` is not a member")))?;
         let sent = done(self.send(context, &prepared, here, &files).await?)?;
         let there = sent.data.get("folder").and_then(Value::as_str).unwrap_or_default().to_owned();
         let payload = |action: &str| self.apart(action, &there);

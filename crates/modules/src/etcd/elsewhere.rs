@@ -25,7 +25,7 @@ pub(super) fn elsewhere(cluster: &Cluster, record: Option<&ClusterRecord>, now: 
     };
     let gone = recorded.or_else(listed)?;
     Some(format!(
-        "{} were members of `{}` and are not in the inventory any more, and together they are a majority: if they still run, there would be two clusters. Make sure that they are off for good; --force says that they are",
+        "{} were members of `{}` and are not in the inventory any more, and together they are a majority: if they still run, there would be two clusters. Make sure that they are off for good, then pass --force",
         gone.join(", "),
         cluster.name
     ))

@@ -44,7 +44,7 @@ pub async fn find_etcd(session: &Session) -> Result<FoundEtcd, RemoteError> {
     let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     if text("pid").parse::<u32>().is_err() {
-        return Err(RemoteError::Protocol("it did not say which process is etcd".into()));
+        return Err(RemoteError::Protocol("it did not report which process is etcd".into()));
     }
     let account = text("account");
     let fields: Vec<&str> = account.trim().split(':').collect();

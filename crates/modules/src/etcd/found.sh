@@ -23,7 +23,7 @@ case $pids in
     if have systemctl; then main=$(systemctl show -p MainPID --value -- etcd.service 2> /dev/null); fi
     case " $pids " in
     *" $main "*) pid=$main ;;
-    *) fail "several etcd run on this host: processes $pids; which of them is meant cannot be told" ;;
+    *) fail "several etcd run on this host: processes $pids; cannot tell which one to use" ;;
     esac
     ;;
 *) pid=$pids ;;

@@ -168,16 +168,16 @@ impl Module for EtcdGate {
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const TRAITS: Traits = Traits { rollout: Some(RolloutPart::Gate), ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: May this member restart?
+- name: Check gates before the restart
   etcd_gate:
     profile: restart
     name: \"{{ inventory_hostname }}\"
 ";
     const RESULT: &'static [ResultField] = &[
-        ResultField { name: "observation", doc: "What every member said; `before` of a later gate takes it." },
+        ResultField { name: "observation", doc: "The state of every member; pass it to `before` of a later gate." },
         ResultField { name: "cluster", doc: "The cluster's name." },
         ResultField { name: "gate", doc: "When this was." },
-        ResultField { name: "findings", doc: "What each rule said: `rule`, `answer`, `what`, `way_out`." },
+        ResultField { name: "findings", doc: "The result of each rule: `rule`, `answer`, `what`, `way_out`." },
     ];
 
     fn effects(&self) -> Effects {
@@ -187,7 +187,7 @@ impl Module for EtcdGate {
     fn action(self, context: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let cluster = self.cluster.known()?;
         if self.server.as_ref().is_some_and(|server| server.path.is_empty() || server.sha256.is_empty()) {
-            return Err(ModuleError::new("`server` takes a `path` and a `sha256`"));
+            return Err(ModuleError::new("`server` needs a `path` and a `sha256`"));
         }
         let step = match (self.from, self.to) {
             (Some(from), Some(to)) => Some(Step { from, to }),
@@ -198,7 +198,7 @@ impl Module for EtcdGate {
             None | Some(Value::Null) => None,
             Some(value) => Some(serde_json::from_value(value).map_err(|error| {
                 ModuleError::new(format!("`before` is not what a gate has seen: {error}"))
-                    .help("register an earlier `etcd_gate`, and give its field `observation`")
+                    .help("register an earlier `etcd_gate`, and pass its field `observation`")
             })?),
         };
         let (snapshot, no_snapshot) = match &self.snapshot {
@@ -334,7 +334,7 @@ impl EngineAction for Wait {
                 };
                 let verdict = judge(self.profile, self.gate, &situation);
                 if verdict.holds() {
-                    return Ok(self.told(&now, &verdict, format!("{} rules hold", verdict.findings.len())));
+                    return Ok(self.told(&now, &verdict, format!("{} rules pass", verdict.findings.len())));
                 }
                 // An alarm that is there before anything was done does not go by itself.
                 let is_alarm = |finding: &Finding| self.gate == Gate::Before && finding.rule == "no-alarm";
@@ -347,8 +347,8 @@ impl EngineAction for Wait {
                 if hopeless || context.check_mode() || is_over || !causes.is_empty() {
                     let said = std::iter::once(verdict.told()).chain(causes).collect::<Vec<_>>().join("\n");
                     let msg = match is_over && !hopeless && !context.check_mode() {
-                        true => format!("the gate is shut, also after {:?}: {said}", timeout.0),
-                        false => format!("the gate is shut: {said}"),
+                        true => format!("the gate still refuses after {:?}: {said}", timeout.0),
+                        false => format!("the gate refuses: {said}"),
                     };
                     // A plan goes on: by then the gate may be open.
                     let outcome = self.told(&now, &verdict, msg);

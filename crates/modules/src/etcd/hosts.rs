@@ -143,7 +143,7 @@ fn told(
         rooms.push(Room { path: questions.data_dir.into(), free: free * 1024, needed: in_use + SPARE, what });
     }
     if let (Some(free), Some(server), None) = (number(outcome, "server_free"), questions.server, text("sha256")) {
-        let what = "the new server".to_owned();
+        let what = "the new etcd binary".to_owned();
         rooms.push(Room { path: server.path.into(), free: free * 1024, needed: server.size, what });
     }
     let release = questions.server.map(|server| ReleaseSeen {

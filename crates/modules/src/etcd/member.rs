@@ -70,7 +70,7 @@ impl Module for EtcdMember {
     const NAME: &'static str = "etcd_member";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: A learner
+- name: Add the member as a learner
   etcd_member:
     name: \"{{ inventory_hostname }}\"
     state: learner
@@ -78,7 +78,7 @@ impl Module for EtcdMember {
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "id", doc: "The member's id, in hexadecimal." },
-        ResultField { name: "environment", doc: "What a new member has to be told when it starts first." },
+        ResultField { name: "environment", doc: "The initial settings of a new member." },
     ];
 
     fn effects(&self) -> Effects {
@@ -124,7 +124,7 @@ impl EngineAction for Change {
                 (MemberState::Voter, Some(listed)) => self.promote(context, &clients, &now, &listed).await,
                 (MemberState::Voter, None) if context.check_mode() => Ok(Outcome { unknown: true, ..Outcome::ok() }),
                 (MemberState::Voter, None) => Err(ActionError::Failed(format!(
-                    "{0} is no member of `{cluster}`: add it first (`state: learner`); if it was taken out because it was late, run `etcdrun member replace {0}` or `member add {0}` anew",
+                    "{0} is not a member of `{cluster}`: add it first (`state: learner`); if it was removed because it did not catch up in time, run `etcdrun member replace {0}` or `etcdrun member add {0}` again",
                     self.module.name
                 ))),
                 (MemberState::Absent, Some(listed)) => self.remove(context, &clients, &now, &listed).await,
@@ -277,7 +277,7 @@ impl Change {
         self.take_out(context, clients, listed.id, None).await?;
         let name = &self.module.name;
         Err(ActionError::Failed(format!(
-            "{name} was not ready for a vote within {limit:?} ({problem}), and was taken out again; see why (`etcdrun logs {name}`), and run the command anew: a new attempt begins with empty data"
+            "{name} was not ready to become a voter within {limit:?} ({problem}), and was removed again; find out why (`etcdrun logs {name}`), and run the command again: a new attempt starts with empty data"
         )))
     }
 
@@ -311,7 +311,7 @@ impl Change {
         }
         let now = observe(clients, LOOK).await;
         // Before 3.6.6 only the leader promotes.
-        let Ok(leader) = leader(clients, &now) else { return Ok(Some("nobody leads".into())) };
+        let Ok(leader) = leader(clients, &now) else { return Ok(Some("there is no leader".into())) };
         fence(context).await?;
         let promoted = async {
             let mut client = leader.client().await?;
@@ -336,10 +336,10 @@ impl Change {
             return Ok(outcome);
         }
         if context.check_mode() {
-            return Ok(Outcome { msg: "would be taken out".into(), ..Outcome::changed() });
+            return Ok(Outcome { msg: "would be removed".into(), ..Outcome::changed() });
         }
         self.take_out(context, clients, listed.id, (!listed.is_learner).then_some(change)).await?;
-        Ok(Outcome { msg: "taken out; its data can never rejoin".into(), ..Outcome::changed() }
+        Ok(Outcome { msg: "removed; its data can never rejoin".into(), ..Outcome::changed() }
             .with("id", format!("{:x}", listed.id)))
     }
 
@@ -379,7 +379,7 @@ async fn pause_after(result: Result<(), EtcdError>, start: Instant) -> Result<()
     match result {
         Err(error) if !error.is_transient() || start.elapsed() >= CALM => Err(etcd_failed(error)),
         Ok(()) if start.elapsed() >= CALM => {
-            Err(ActionError::Failed("etcd said yes, and its list does not show it".into()))
+            Err(ActionError::Failed("etcd accepted the change, but its member list does not show it".into()))
         }
         _ => {
             sleep(PAUSE).await;

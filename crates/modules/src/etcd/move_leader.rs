@@ -42,11 +42,11 @@ impl Module for EtcdMoveLeader {
     const NAME: &'static str = "etcd_move_leader";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Somebody else leads
+- name: Transfer leadership
   etcd_move_leader:
     name: \"{{ inventory_hostname }}\"
 ";
-    const RESULT: &'static [ResultField] = &[ResultField { name: "leader", doc: "The member that leads now." }];
+    const RESULT: &'static [ResultField] = &[ResultField { name: "leader", doc: "The leader." }];
 
     fn effects(&self) -> Effects {
         Effects::converging().disrupting(Disruption::Maybe).careful()
@@ -69,24 +69,24 @@ impl EngineAction for Move {
             let (EtcdMoveLeader { name, not_to, timeout, .. }, cluster) = (&self.module, &self.cluster.name);
             let clients = self.cluster.clients(context).await?;
             let own = clients.iter().find(|client| *client.name == **name);
-            let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is no member of `{cluster}`")))?;
+            let own = own.ok_or_else(|| ActionError::Failed(format!("{name} is not a member of `{cluster}`")))?;
             let now = led(&clients).await;
             let Some(others) = successors(&now, name) else {
                 let leader = now.leader().map(|(leader, _)| leader.to_owned());
                 let leader =
-                    leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end".into()))?;
-                return Ok(Outcome { msg: format!("{leader} leads"), ..Outcome::ok() }.with("leader", leader));
+                    leader.ok_or_else(|| ActionError::Failed("there is no leader: wait for the election to end".into()))?;
+                return Ok(Outcome { msg: format!("{leader} is the leader"), ..Outcome::ok() }.with("leader", leader));
             };
             let others: Vec<_> = others.into_iter().filter(|other| !not_to.contains(&other.name)).collect();
             let Some(first) = others.first() else {
-                let why = format!("{name} leads, and no other member is well enough to take over");
+                let why = format!("{name} is the leader, and no other member is healthy enough to become it");
                 return match context.check_mode() {
                     true => Ok(Outcome { unknown: true, msg: why, ..Outcome::ok() }),
                     false => Err(ActionError::Failed(why)),
                 };
             };
             if context.check_mode() {
-                let msg = format!("would hand over to {}", first.name);
+                let msg = format!("would transfer leadership to {}", first.name);
                 return Ok(Outcome { msg, ..Outcome::changed() }.with("leader", first.name.clone()));
             }
             let others: Vec<_> = others
@@ -99,13 +99,13 @@ impl EngineAction for Move {
             fence(context).await?;
             match hand_over(own, &others, timeout.0).await.map_err(etcd_failed)? {
                 Some(successor) => {
-                    let msg = format!("{} leads now", successor.name);
+                    let msg = format!("{} is the leader now", successor.name);
                     Ok(Outcome { msg, ..Outcome::changed() }.with("leader", successor.name))
                 }
                 None => {
                     let now = observe(&clients, timeout.0).await;
                     let leader = now.leader().map(|(leader, _)| leader.to_owned()).unwrap_or_default();
-                    Ok(Outcome { msg: "it leads no more".into(), ..Outcome::ok() }.with("leader", leader))
+                    Ok(Outcome { msg: "it is no longer the leader".into(), ..Outcome::ok() }.with("leader", leader))
                 }
             }
         })

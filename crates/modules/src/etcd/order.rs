@@ -31,14 +31,14 @@ impl Module for EtcdOrder {
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const TRAITS: Traits = Traits { rollout: Some(RolloutPart::Order), ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Who is next?
+- name: Choose the next member
   etcd_order:
   once_per: cluster
   register: order
 ";
     const RESULT: &'static [ResultField] = &[
-        ResultField { name: "order", doc: "The members' names, the one to begin with first." },
-        ResultField { name: "leader", doc: "Who leads, or nobody." },
+        ResultField { name: "order", doc: "The members' names, in the order of their turns." },
+        ResultField { name: "leader", doc: "The leader, or null." },
         ResultField { name: "cluster", doc: "The cluster's name." },
         ResultField {
             name: "turn_seconds",
@@ -68,7 +68,7 @@ impl EngineAction for Look {
             let clients = self.cluster.clients(context).await?;
             let seen = observe(&clients, LIMIT).await;
             let leader = seen.leader().map(|(name, _)| name.to_owned());
-            let msg = leader.as_ref().map_or_else(|| "nobody leads".to_owned(), |leader| format!("{leader} leads"));
+            let msg = leader.as_ref().map_or_else(|| "there is no leader".to_owned(), |leader| format!("{leader} is the leader"));
             Ok(Outcome { msg, ..Outcome::ok() }
                 .with("order", order(&seen))
                 .with("leader", leader)

@@ -53,7 +53,7 @@ impl Module for EtcdPath {
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const TRAITS: Traits = Traits { rollout: Some(RolloutPart::Path), ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: How far is it?
+- name: Find the upgrade path
   etcd_path:
     version: \"{{ cluster.etcd.version }}\"
     releases: \"{{ etcd_releases }}\"
@@ -61,7 +61,7 @@ impl Module for EtcdPath {
   register: path
 ";
     const RESULT: &'static [ResultField] = &[
-        ResultField { name: "hops", doc: "The versions on the way, the last one being the one that is wanted." },
+        ResultField { name: "hops", doc: "The versions on the path; the last one is the wanted one." },
         ResultField { name: "cluster", doc: "The cluster's name." },
         ResultField { name: "from", doc: "For each of them, the version that comes before it." },
         ResultField { name: "before", doc: "For each of them, what each member runs before it." },

@@ -15,7 +15,10 @@ impl Restore {
     /// Starts a server on the data, apart from everybody, and compares what it has with what the backup says.
     pub(super) async fn prove(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         if context.check_mode() {
-            return Ok(Outcome { msg: "would start a server on the data for a moment, apart".into(), ..Outcome::ok() });
+            return Ok(Outcome {
+                msg: "would start an isolated etcd on the data for a moment".into(),
+                ..Outcome::ok()
+            });
         }
         // So called it is removed with what drills have left.
         let token = format!("{}-drill-proof", self.token()?);
@@ -23,7 +26,7 @@ impl Restore {
         let proved = self.try_out(context, &token).await;
         let ended = self.forget(context, &token).await;
         let msg = proved.map_err(|error| {
-            ActionError::Failed(format!("a server on the data of the backup does not serve it: {error}. Nothing was stopped or changed; restore another backup (`etcdrun backup list {}`)", self.cluster.name))
+            ActionError::Failed(format!("etcd does not serve the data of the backup: {error}. Nothing was stopped or changed; restore another backup (`etcdrun backup list {}`)", self.cluster.name))
         })?;
         ended?;
         Ok(Outcome { msg, ..Outcome::ok() })
@@ -31,7 +34,7 @@ impl Restore {
 
     async fn try_out(&self, context: &ActionContext, token: &str) -> Result<String, ActionError> {
         let name = self.module.name.as_deref().unwrap_or_default();
-        let none = || ActionError::Failed(format!("`{name}` is no member of the cluster"));
+        let none = || ActionError::Failed(format!("`{name}` is not a member of the cluster"));
         let member = self.cluster.member(name).ok_or_else(none)?;
         let here = folder(&context.state, self.token()?);
         let prepared = Prepared::of(&here).map_err(|error| {
@@ -53,7 +56,7 @@ impl Restore {
             Some(expected) => as_expected(&client, expected).await?,
             None => "; the backup has no hash to compare it with",
         };
-        Ok(format!("a server on {name} had revision {revision}{as_then}"))
+        Ok(format!("an isolated etcd on {name} had revision {revision}{as_then}"))
     }
 
     /// The hash of the password that root has in this cluster. The backup may be from before it was changed, or of another cluster,

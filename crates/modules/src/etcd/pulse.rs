@@ -73,7 +73,7 @@ impl Pulse {
             (true, false) => {
                 let unknown: Vec<String> = self.unknown.iter().map(|(name, why)| format!("{name} ({why})")).collect();
                 format!(
-                    "nobody knows whether `{cluster}` serves, for these could not be asked: {}. {way_out}",
+                    "cannot determine whether `{cluster}` is serving; no answer from: {}. {way_out}",
                     unknown.join("; ")
                 )
             }
@@ -148,7 +148,7 @@ async fn machine(context: &ActionContext, member: Option<&Member>, port: u16, si
     };
     let look = Payload::new(include_str!("silent.sh")).value("port", port.to_string());
     match timeout(LIMIT, session.run_one(look, false)).await {
-        Err(_) => Sign::Unknown(format!("its machine did not answer within {LIMIT:?}")),
+        Err(_) => Sign::Unknown(format!("its host did not answer within {LIMIT:?}")),
         Ok(Err(error)) => Sign::Unknown(error.to_string()),
         Ok(Ok(outcome)) if outcome.failed => Sign::Unknown(outcome.msg),
         Ok(Ok(outcome)) => judge(&outcome, port, silence),
@@ -300,7 +300,7 @@ mod tests {
         let told = text(Pulse { unknown: unknown.clone(), ..Pulse::default() }).unwrap();
         assert_eq!(
             told,
-            "nobody knows whether `prod` serves, for these could not be asked: etcd-1 (no route to host). --force does it."
+            "cannot determine whether `prod` is serving; no answer from: etcd-1 (no route to host). --force does it."
         );
         let told = text(Pulse { serving: vec!["etcd-2".into()], unknown, ..Pulse::default() }).unwrap();
         assert!(told.starts_with("`prod` serves: etcd-2 answer reads"), "{told}");

@@ -51,7 +51,7 @@ pub struct EtcdRelease {
 impl Module for EtcdRelease {
     const NAME: &'static str = "etcd_release";
     const EXAMPLE: &'static str = "\
-- name: Server
+- name: Install etcd
   etcd_release:
     version: \"{{ member.etcd.version }}\"
     releases: \"{{ etcd_releases }}\"
@@ -77,7 +77,9 @@ impl Module for EtcdRelease {
             (Some(file), _) => Whence::File(PathBuf::from(file)),
             (None, Some(path)) => Whence::Target(path),
             (None, None) => {
-                return Err(ModuleError::new(format!("etcd {version} has a `url`: `downloaded` must say where it is")));
+                return Err(ModuleError::new(format!(
+                    "etcd {version} has a `url`: set `downloaded` to the downloaded file"
+                )));
             }
         };
         Ok(Action::Engine(Box::new(Install {
@@ -162,7 +164,7 @@ impl Install {
             return Ok(());
         }
         let file = file.display();
-        Err(ActionError::Failed(format!("{file} has the sha256 {found}, and the catalogue says {}", self.sha256)))
+        Err(ActionError::Failed(format!("{file} has the sha256 {found}, but `etcd_releases` has {}", self.sha256)))
     }
 
     fn payload(&self, staged: &str, tarball: bool) -> Payload {
@@ -181,7 +183,7 @@ async fn refuse_other(context: &ActionContext, version: Version) -> Result<(), A
     let running = running.and_then(|path| Path::new(path).parent()?.file_name()?.to_str()?.parse::<Version>().ok());
     match running {
         Some(running) if running != version => Err(ActionError::Failed(format!(
-            "etcd {running} runs here, and the inventory says {version}: site.yaml does not change the version of a member that runs; an upgrade goes member by member"
+            "etcd {running} runs here, but the inventory has {version}: site.yaml does not change the version of a running member; run `etcdrun playbook upgrade.yaml`"
         ))),
         _ => Ok(()),
     }

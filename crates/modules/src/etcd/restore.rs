@@ -136,7 +136,7 @@ impl Module for EtcdRestore {
     const NAME: &'static str = "etcd_restore";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Backup
+- name: Take a backup
   etcd_restore:
     state: prepared
     from: s3:backups/etcd
@@ -146,7 +146,7 @@ impl Module for EtcdRestore {
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "token", doc: "What tells the new cluster from others; later steps want it." },
         ResultField { name: "cluster_id", doc: "The id of the new cluster, in hexadecimal." },
-        ResultField { name: "revision", doc: "The revision that it begins with." },
+        ResultField { name: "revision", doc: "The revision that it starts with." },
         ResultField { name: "which", doc: "The backup." },
         ResultField { name: "aside", doc: "Where the old data is now." },
     ];
@@ -169,10 +169,10 @@ impl Module for EtcdRestore {
         let cluster = self.cluster.known()?;
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         if self.token.as_deref().is_some_and(|token| token.is_empty() || !is_plain(token)) {
-            return Err(ModuleError::new("`token` takes what the state `prepared` has said"));
+            return Err(ModuleError::new("`token` needs the token of the state `prepared`"));
         }
         if !self.data_dir.starts_with('/') || self.data_dir.len() < 2 {
-            return Err(ModuleError::new(format!("`{}` is not a whole path", self.data_dir)));
+            return Err(ModuleError::new(format!("`{}` is not an absolute path", self.data_dir)));
         }
         let at = self.at.as_deref().map(time).transpose()?;
         Ok(Action::Engine(Box::new(Restore { cluster, at, module: self })))
@@ -183,7 +183,8 @@ impl Module for EtcdRestore {
 pub fn time(text: &str) -> Result<Timestamp, ModuleError> {
     let civil = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
     let found = text.parse::<Timestamp>().ok().or_else(|| civil().map(|zoned| zoned.timestamp()));
-    found.ok_or_else(|| ModuleError::new(format!("`{text}` is no time; 2026-11-15T12:00:00Z is")))
+    found
+        .ok_or_else(|| ModuleError::new(format!("`{text}` is not a timestamp; expected one like 2026-11-15T12:00:00Z")))
 }
 
 pub(super) struct Restore {
@@ -256,7 +257,7 @@ impl Restore {
     }
 
     pub(super) fn token(&self) -> Result<&str, ActionError> {
-        self.module.token.as_deref().ok_or_else(|| ActionError::Failed("`token` is not said".into()))
+        self.module.token.as_deref().ok_or_else(|| ActionError::Failed("`token` is not set".into()))
     }
 
     async fn prepare(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
@@ -286,7 +287,7 @@ impl Restore {
         let prepared = Prepared { token: token.clone(), ..made? };
         let (size, revision) = (prepared.size, prepared.revision);
         prepared.keep(&folder).map_err(io_failed)?;
-        let msg = format!("{described}, {}; it begins with revision {revision}", ByteSize(size));
+        let msg = format!("{described}, {}; it starts with revision {revision}", ByteSize(size));
         Ok(Outcome { msg, ..Outcome::changed() }
             .with("token", token)
             .with("cluster_id", format!("{:x}", new.id))
@@ -324,7 +325,7 @@ impl Restore {
     pub(super) async fn find(&self, context: &ActionContext) -> Result<Source, ActionError> {
         let EtcdRestore { backup, from, which, backup_of, .. } = &self.module;
         let from = from.as_ref().or(backup.to.as_ref()).filter(|from| !from.is_empty());
-        let from = from.ok_or_else(|| ActionError::Failed("it is not said where the backup is: `from`".into()))?;
+        let from = from.ok_or_else(|| ActionError::Failed("no backup location: set `from`".into()))?;
         let place: Place = from.parse().map_err(failed)?;
         if let Place::Folder(path) = &place
             && path.is_file()
@@ -347,13 +348,13 @@ impl Restore {
                 (None, None) => "at all".to_owned(),
             };
             return Err(ActionError::Failed(format!(
-                "{place} has no backup of `{of}` {what}; `etcdrun backup list` shows those that it has, --backup-of takes that of another cluster"
+                "{place} has no backup of `{of}` {what}; list them with `etcdrun backup list`, or use the backup of another cluster with --backup-of"
             )));
         };
         if let Some(newer) = kept.damaged_since(manifest, self.at).next().filter(|_| which.is_none()) {
             let name = manifest.name();
             return Err(ActionError::Failed(format!(
-                "there is a newer backup: {}; `which: {}` takes the newest that can be read",
+                "there is a newer backup: {}; to use the newest that can be read, set `which: {}`",
                 newer.why,
                 name.trim_end_matches(".json")
             )));
@@ -397,7 +398,7 @@ impl Restore {
         let pulse = pulse(context, &clients, &self.cluster).await;
         let refusal = pulse.refusal(
             &self.cluster.name,
-            "A restore takes all back to the backup; --force does so, and keeps the old data",
+            "A restore replaces its data by the backup; to do so, pass --force, which moves the old data aside",
         );
         let record = ClusterRecord::load(&context.state, &self.cluster.name);
         let record = record.map_err(|error| ActionError::Failed(error.to_string()))?;
@@ -415,7 +416,7 @@ impl Restore {
         let clients = self.cluster.onlookers(context).await?;
         let pulse = pulse(context, &clients, &self.cluster).await.except(self.new_cluster(self.token()?).id);
         let way_out = format!(
-            "When this restore was decided on, `{cluster}` did not serve. So nothing was stopped and no data was moved. To keep `{cluster}` as it is now, leave it at that; to replace it all the same, run `etcdrun restore {cluster} --force`, which keeps the old data"
+            "When this restore was decided on, `{cluster}` did not serve. So nothing was stopped and no data was moved. To keep `{cluster}` as it is now, do nothing; to replace it anyway, run `etcdrun restore {cluster} --force`, which moves the old data aside"
         );
         Ok(pulse.refusal(cluster, &way_out))
     }
@@ -436,7 +437,7 @@ impl Restore {
                 None => Err("it is not in the inventory".to_owned()),
             };
             let what = match found {
-                Ok(outcome) if outcome.failed => format!("cannot be looked at ({})", outcome.msg),
+                Ok(outcome) if outcome.failed => format!("cannot be inspected ({})", outcome.msg),
                 Ok(outcome) if outcome.data.get("found").and_then(Value::as_str) == Some("data") => {
                     "has data".to_owned()
                 }
@@ -444,7 +445,7 @@ impl Restore {
                 Err(error) => format!("cannot be reached ({error})"),
             };
             let msg = format!(
-                "{} {what}, and nothing here could ask it whether it serves: {why}. --state-dir names another state folder; --force restores all the same, and keeps the old data",
+                "{} {what}, and cannot be queried whether it serves: {why}. Name another state directory with --state-dir; or restore anyway with --force, which moves the old data aside",
                 member.name
             );
             return Some(Outcome { refused: true, ..Outcome::failed(msg) });
@@ -466,7 +467,7 @@ impl Restore {
     async fn place(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let token = self.token()?;
         if context.check_mode() {
-            return Ok(Outcome { msg: "would get the data, beside what is there".into(), ..Outcome::changed() });
+            return Ok(Outcome { msg: "would get the data, next to its current data".into(), ..Outcome::changed() });
         }
         let folder = folder(&context.state, token);
         let gone = |error: io::Error| {
@@ -475,7 +476,7 @@ impl Restore {
         let prepared = Prepared::of(&folder).map_err(gone)?;
         let name = self.module.name.as_deref().unwrap_or_default();
         let files = self.new_cluster(token).files(name);
-        let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is no member of the cluster")))?;
+        let files = files.ok_or_else(|| ActionError::Failed(format!("`{name}` is not a member of the cluster")))?;
         self.send(context, &prepared, &folder, &files).await
     }
 
@@ -509,7 +510,7 @@ impl Restore {
             return Ok(sealed);
         }
         let others = room.data.get("others").and_then(Value::as_str).filter(|others| !others.is_empty());
-        let others = others.map(|others| format!("; restores that broke off have left {others}: remove them"));
+        let others = others.map(|others| format!("; interrupted restores have left {others}: remove them"));
         let msg = format!("{}{}", ByteSize(size), others.unwrap_or_default());
         Ok(Outcome { msg, ..sealed }.with("folder", there))
     }

@@ -36,24 +36,24 @@ make_room() {
     changed
     if [ "$CHECK" ]; then return 0; fi
     above=${new%/*}
-    mkdir -p "$above" || fail "cannot make $above"
+    mkdir -p "$above" || fail "cannot create $above"
     others=$(find_others)
     result others "$others"
     free=$(df -Pk "$above" | while read -r _ _ _ free _; do case $free in *[!0-9]*) ;; *) echo "$free" ;; esac; done)
     needed=$((arg_size / 1024 + 1024))
     [ "${free:-0}" -gt "$needed" ] ||
-        fail "$above has ${free:-0} KiB left, and the data needs $needed; the old data stays beside it${others:+, and so does what restores have left that broke off: $others}"
+        fail "$above has ${free:-0} KiB left, and the data needs $needed; the old data is kept next to it${others:+, and so is what interrupted restores have left: $others}"
     rm -rf "$new"
-    mkdir -m 0700 "$new" "$new/member" "$new/member/snap" "$new/member/wal" || fail "cannot make $new"
+    mkdir -m 0700 "$new" "$new/member" "$new/member/snap" "$new/member/wal" || fail "cannot create $new"
     result folder "$new"
 }
 
 seal() {
     sum=$(sum_of_much < "$new/member/snap/db") || fail "cannot read $new/member/snap/db"
-    [ "${sum%% *}" = "$arg_sha256" ] || fail "the data did not arrive as it was sent"
+    [ "${sum%% *}" = "$arg_sha256" ] || fail "the data was damaged in transit"
     # As long as it is all ours, nobody can put a link among the files.
     chmod 0600 "$new"/member/snap/* "$new"/member/wal/* || fail "cannot set the mode of $new"
-    find "$new" -depth -exec chown -h "$arg_user:" {} + || fail "cannot give $new to $arg_user"
+    find "$new" -depth -exec chown -h "$arg_user:" {} + || fail "cannot change the owner of $new to $arg_user"
     sync
     changed
 }
@@ -77,13 +77,13 @@ switch() {
     [ -d "$new/member" ] || [ -e "$note" ] || fail "there is no $new/member"
     systemctl stop etcd.service || fail "cannot stop etcd"
     systemctl reset-failed etcd.service 2> /dev/null
-    if ! { mkdir -p "$data" && chown "$arg_user:" "$data" && chmod 0700 "$data"; }; then fail "cannot make $data"; fi
+    if ! { mkdir -p "$data" && chown "$arg_user:" "$data" && chmod 0700 "$data"; }; then fail "cannot create $data"; fi
     # As long as the new data waits, what is in its place is not the new. That may be the old, or, if the power went between the two
     # steps and the machine has booted since, something that etcd has begun by itself. Neither is lost.
     if [ -e "$data/member" ] && [ -d "$new/member" ]; then
         name_aside "${inside}before"
-        mkdir -m 0700 "$aside" || fail "cannot make $aside"
-        mv "$data/member" "$aside/member" || fail "cannot set $data/member aside"
+        mkdir -m 0700 "$aside" || fail "cannot create $aside"
+        mv "$data/member" "$aside/member" || fail "cannot move $data/member aside"
         result aside "$aside"
     fi
     : > "$note" || fail "cannot write $note"

@@ -33,7 +33,7 @@ pub struct EtcdRetire {
 impl Module for EtcdRetire {
     const NAME: &'static str = "etcd_retire";
     const EXAMPLE: &'static str = "\
-- name: The data of a member that is gone
+- name: Stop the old member and move its data aside
   etcd_retire: { data_dir: /var/lib/etcd/data, disable: true }
 ";
     const RESULT: &'static [ResultField] =
@@ -50,7 +50,7 @@ impl Module for EtcdRetire {
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let data_dir = self.data_dir.trim_end_matches('/');
         if !data_dir.starts_with('/') || data_dir.matches('/').count() < 2 {
-            return Err(ModuleError::new(format!("`{}` is no folder for data alone", self.data_dir)));
+            return Err(ModuleError::new(format!("`{}` is not a directory for data only", self.data_dir)));
         }
         let payload = Payload::new(BODY).value("unit", UNIT).value("data_dir", data_dir).flag("disable", self.disable);
         let payload = payload.value("unfinished", self.unfinished.as_deref().unwrap_or_default());

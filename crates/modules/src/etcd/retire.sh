@@ -6,7 +6,7 @@ entries=$(list_data "$data") || fail "cannot read $data"
 if [ "$arg_unfinished" ]; then
     if [ -z "$entries" ]; then exit 0; fi
     [ -e "$arg_unfinished" ] ||
-        fail "$data holds data of an etcd that is no member of this cluster; set it aside, or name another machine"
+        fail "$data has data of an etcd that is not a member of this cluster; move it aside, or name another host"
 fi
 
 unit=$arg_unit

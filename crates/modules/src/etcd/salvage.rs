@@ -66,7 +66,7 @@ impl Module for EtcdSalvage {
     const NAME: &'static str = "etcd_salvage";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: What is left
+- name: Inspect surviving data
   etcd_salvage:
     state: looked
     data_dir: /var/lib/etcd/data
@@ -100,7 +100,7 @@ impl Module for EtcdSalvage {
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let cluster = self.cluster.known()?;
         if !self.data_dir.starts_with('/') || self.data_dir.len() < 2 {
-            return Err(ModuleError::new(format!("`{}` is not a whole path", self.data_dir)));
+            return Err(ModuleError::new(format!("`{}` is not an absolute path", self.data_dir)));
         }
         if let Some(name) = self.through.as_ref().filter(|name| cluster.member(name).is_none()) {
             return Err(ModuleError::new(format!("`{name}` is no member of `{}`", cluster.name)));
@@ -162,7 +162,7 @@ impl Salvage {
                 self.enough_run(context).await?;
             }
             if begun.elapsed() > PATIENCE {
-                return Err(self.in_vain("its members run, and do not agree on anything", &[]));
+                return Err(self.in_vain("its members run, but there is no leader", &[]));
             }
             context.wait(PAUSE).await?;
         }
@@ -188,7 +188,7 @@ impl Salvage {
         let best =
             self.module.through.as_deref().filter(|best| !down.iter().any(|name| name == best)).unwrap_or("MEMBER");
         ActionError::Failed(format!(
-            "`{cluster}` does not serve although etcd was started: {why}. Mend that, and nothing is lost; or `etcdrun recover {cluster} --through {best}` makes a new cluster of what that one has"
+            "`{cluster}` does not serve although etcd was started: {why}. Fix that, and nothing is lost; or create a new cluster from the data of one member: `etcdrun recover {cluster} --through {best}`"
         ))
     }
 

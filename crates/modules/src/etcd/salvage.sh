@@ -81,9 +81,9 @@ take_copy() {
     # What the server on the copy writes goes there as well: a log of 64 MiB, and the next one.
     needed=$((used + 131072))
     [ "${free:-0}" -gt "$needed" ] || fail "${copy%/*} has ${free:-0} KiB left, and a copy of the data needs $needed"
-    mkdir -m 0700 "$copy" || fail "cannot make $copy"
+    mkdir -m 0700 "$copy" || fail "cannot create $copy"
     cp -a "$data/member" "$copy/member" || fail "cannot copy $data/member"
-    chown -h "$arg_user:" "$copy" || fail "cannot give $copy to $arg_user"
+    chown -h "$arg_user:" "$copy" || fail "cannot change the owner of $copy to $arg_user"
     result folder "$copy"
 }
 
@@ -103,7 +103,7 @@ start() {
     server=$(systemctl show -p ExecStart --value etcd.service)
     server=${server#*path=}
     server=${server%% *}
-    [ -x "$server" ] || fail "there is no server $server"
+    [ -x "$server" ] || fail "there is no etcd binary $server"
     client=https://127.0.0.1:$arg_port
     # Who connects as a peer has to show a certificate of an authority that has no key any more, so nobody does.
     peer=https://127.0.0.1:$arg_peer_port
@@ -120,7 +120,7 @@ start() {
             "PEER_CLIENT_CERT_AUTH=true" "PEER_TRUSTED_CA_FILE=$copy/peers.crt"
     } > "$copy/env" || fail "cannot write $copy/env"
     printf '%s\n' "$arg_peer_authority" > "$copy/peers.crt" || fail "cannot write $copy/peers.crt"
-    chown "$arg_user:" "$copy/peers.crt" || fail "cannot give $copy/peers.crt to $arg_user"
+    chown "$arg_user:" "$copy/peers.crt" || fail "cannot change the owner of $copy/peers.crt to $arg_user"
     # As the unit of etcd has it, and nobody but this machine.
     set -- IPAddressDeny=any IPAddressAllow=localhost UMask=0077 NoNewPrivileges=true CapabilityBoundingSet= \
         AmbientCapabilities= LockPersonality=true MemoryDenyWriteExecute=true PrivateDevices=true PrivateTmp=true \
@@ -133,7 +133,7 @@ start() {
         shift
     done
     systemd-run --quiet --unit="$unit" --property=User="$arg_user" --property=EnvironmentFile="$copy/env" "$@" \
-        "$server" || fail "cannot start a server on the copy"
+        "$server" || fail "cannot start etcd on the copy"
 }
 
 # Whether the server on the copy still runs; if not, what it said last.
@@ -142,7 +142,7 @@ alive() {
     active | activating) return 0 ;;
     esac
     said=$(journalctl -q -u "$unit" -n 3 -o cat 2> /dev/null | tr '\n' ' ')
-    fail "the server on the copy has ended: $said"
+    fail "the etcd on the copy has exited: $said"
 }
 
 find_copy

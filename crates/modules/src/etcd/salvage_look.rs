@@ -76,7 +76,7 @@ impl Found {
 
     fn describe(&self) -> String {
         let left = match self {
-            Self::Unknown(why) => return format!("cannot be looked at ({why})"),
+            Self::Unknown(why) => return format!("cannot be inspected ({why})"),
             Self::Nothing => return "has no data".to_owned(),
             Self::Alien(left) => return format!("has data of another cluster, whose id is {:x}", left.tail.cluster),
             Self::Data(left) => left,
@@ -163,7 +163,7 @@ impl Salvage {
         let cluster = &self.cluster.name;
         let Some((best, rest)) = self.choose(found) else {
             return Err(ActionError::Failed(format!(
-                "there is no data to recover `{cluster}` from; `etcdrun restore {cluster}` takes a backup.\n{}",
+                "there is no data to recover `{cluster}` from; restore a backup with `etcdrun restore {cluster}`.\n{}",
                 lines.join("\n")
             )));
         };
@@ -182,7 +182,7 @@ impl Salvage {
             }
             Way::Mend(names) => {
                 return Ok(refused(format!(
-                    "etcd runs on {}, which are a majority, and they do not agree on anything: mend what keeps them apart, such as the network, the disks or certificates (`etcdrun certs renew {cluster}`), and nothing is lost. --through {} makes a new cluster of what that one has all the same.\n{}",
+                    "etcd runs on {}, which are a majority, but there is no leader: fix what separates them, such as the network, the disks or certificates (`etcdrun certs renew {cluster}`), and nothing is lost. To create a new cluster from the data of one member anyway, pass --through {}.\n{}",
                     names.join(", "),
                     best.name,
                     lines.join("\n")
@@ -232,7 +232,7 @@ impl Salvage {
         let (member, note) =
             pairs.find_map(|(member, look)| Some((member, look.as_ref().ok()?.unfinished.as_ref()?)))?;
         Some(format!(
-            "a restore of `{}` broke off half way, as {note} on {} shows; `etcdrun resume` goes on with it. --force looks only at what is there now",
+            "a restore of `{}` was interrupted, as {note} on {} shows; to continue it, run `etcdrun resume`. To use only the current data, pass --force",
             self.cluster.name, member.name
         ))
     }
@@ -249,7 +249,7 @@ impl Salvage {
             Some((_, first)) if ids.iter().any(|(_, id)| id != first) => {
                 let ids: Vec<String> = ids.iter().map(|(member, id)| format!("{} {id:x}", member.name)).collect();
                 Err(format!(
-                    "the members have data of different clusters ({}), and nothing is known here of which is `{}`; --through names the member that counts",
+                    "the members have data of different clusters ({}), and there is no record here of which is `{}`; name the member to use with --through",
                     ids.join(", "),
                     self.cluster.name
                 ))
@@ -269,9 +269,9 @@ impl Salvage {
             match (found, found.rank()) {
                 (_, Some((other, at))) if (other, at) == (term, index) => format!("{name} has the same"),
                 (_, Some(other)) if other > (term, index) => format!("{name} HAS MORE"),
-                (_, Some((other, at))) if other == term => format!("{name} is {} entries behind", index - at),
+                (_, Some((other, at))) if other == term => format!("{name} lags {} entries", index - at),
                 (_, Some(_)) => format!("{name} has an older log"),
-                (Found::Unknown(_), _) => format!("nobody knows what {name} has"),
+                (Found::Unknown(_), _) => format!("the data of {name} is unknown"),
                 (Found::Alien(_), _) => format!("{name} has data of another cluster"),
                 _ => format!("{name} has nothing"),
             }
@@ -292,7 +292,7 @@ impl Salvage {
 
     pub(super) async fn look(&self, session: &Session) -> Result<Looked, String> {
         let outcome = timeout(ANSWER, session.run_one(self.payload("look"), false)).await;
-        let outcome = outcome.map_err(|_| format!("its machine did not answer within {ANSWER:?}"))?;
+        let outcome = outcome.map_err(|_| format!("its host did not answer within {ANSWER:?}"))?;
         let outcome = outcome.map_err(|error| error.to_string())?;
         if outcome.failed {
             return Err(outcome.msg);
@@ -319,8 +319,8 @@ impl Salvage {
 
 fn way_out(cluster: &str, pulse: &Pulse) -> String {
     match pulse.serves() {
-        true => format!("There is nothing to recover; `etcdrun status {cluster}` says what else is wrong"),
-        false => "Together with others they may serve, and then there would be two clusters. Mend the way to them; put machines that are gone for good out of the inventory, or new ones in their place; --force goes on all the same".to_owned(),
+        true => format!("There is nothing to recover; `etcdrun status {cluster}` shows other problems"),
+        false => "Together with others they may serve, and then there would be two clusters. Restore access to them; remove hosts that are lost for good from the inventory, or replace them; or continue anyway with --force".to_owned(),
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         let found = [data(2, 90, true), data(3, 5, true), data(3, 9, true)];
         let found: Vec<(&Member, Found)> = salvage.cluster.members.iter().zip(found).collect();
         let (best, rest) = salvage.choose(&found).unwrap();
-        assert_eq!((best.name.as_str(), rest.as_str()), ("c", "a has an older log, b is 4 entries behind"));
+        assert_eq!((best.name.as_str(), rest.as_str()), ("c", "a has an older log, b lags 4 entries"));
         let named = super::tests::salvage(Some("a"));
         let outcome = proposal(&named, [data(2, 90, true), data(3, 5, true), data(3, 9, false)]);
         assert_eq!((text(&outcome, "way"), text(&outcome, "best")), ("salvage".into(), "a".into()));
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!((text(&outcome, "way"), &outcome.data["start"]), ("start".into(), &json!(["a"])));
         assert_eq!((text(&outcome, "best"), &outcome.data["majority"]), ("c".into(), &json!(2)));
         let outcome = proposal(&salvage, [data(2, 9, true), Found::Unknown("?".into()), data(2, 12, true)]);
-        assert!(outcome.refused && outcome.msg.contains("do not agree on anything"), "{}", outcome.msg);
+        assert!(outcome.refused && outcome.msg.contains("there is no leader"), "{}", outcome.msg);
         // Data of another cluster makes no majority.
         let Found::Data(mut alien) = data(9, 99, false) else { unreachable!() };
         alien.tail.cluster = 8;

@@ -20,7 +20,7 @@ impl Salvage {
     pub(super) async fn save(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
         let name = self.module.through.as_deref().unwrap_or_default();
         let member = self.cluster.member(name);
-        let member = member.ok_or_else(|| ActionError::Failed("`through` does not say which member this is".into()))?;
+        let member = member.ok_or_else(|| ActionError::Failed("`through` does not name this member".into()))?;
         if context.check_mode() {
             let msg = format!("would take a snapshot of what {name} has");
             return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", "/not-known-yet"));
@@ -59,7 +59,7 @@ impl Salvage {
         client: &MemberClient,
         member: &Member,
     ) -> Result<(PathBuf, u64), ActionError> {
-        let io_failed = |error: std::io::Error| ActionError::Failed(format!("cannot keep the snapshot: {error}"));
+        let io_failed = |error: std::io::Error| ActionError::Failed(format!("cannot store the snapshot: {error}"));
         let folder = context.state.join("recover");
         fs::create_dir_all(&folder).await.map_err(io_failed)?;
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");

@@ -75,7 +75,7 @@ impl Module for EtcdService {
     const NAME: &'static str = "etcd_service";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Service
+- name: Start or restart etcd
   etcd_service:
     name: \"{{ inventory_hostname }}\"
     reads: [/etc/etcd/etcd.env, /etc/etcd/pki/server.key, /etc/etcd/pki/ca.crt]
@@ -214,7 +214,7 @@ impl Converge {
         match failed.filter(|failed| *failed != self.module.name) {
             None => Ok(()),
             Some(other) => Err(ActionError::Refused(format!(
-                "{other} did not come up, so {} keeps running with what it has started with before, and what is new waits: `etcdrun logs {other}` says why; correct the inventory, and run this again",
+                "{other} did not start, so {} keeps running with its old settings, and the new ones stay staged: see `etcdrun logs {other}`; correct the inventory, and run this again",
                 self.module.name
             ))),
         }
@@ -287,7 +287,7 @@ impl Converge {
             return Ok(());
         }
         Err(ActionError::Refused(format!(
-            "cannot start {} at {}: no member answers where the inventory has it, so etcd cannot be told of the new peer address. Put the old `peer_port` and `ip` back, and change them while the cluster can be asked; if this is the old address, and another one was only tried: `etcdrun playbook site.yaml -l {} -e etcd_allow_outage=true`",
+            "cannot start {} at {}: no member answers where the inventory has it, so the new peer address cannot be registered in etcd. Put the old `peer_port` and `ip` back, and change them while the cluster answers; if this is the old address, and another one was only tried: `etcdrun playbook site.yaml -l {} -e etcd_allow_outage=true`",
             self.module.name,
             next.join(", "),
             self.cluster.name
@@ -312,7 +312,7 @@ impl Converge {
         let wanted = self.cluster.peer_urls().into_iter().find(|(member, url)| member == name && next == *url);
         let refused = |why: &str| {
             Err(ActionError::Refused(format!(
-                "cannot start {name} at {next}: etcd lists it at {old}, and {why}; nothing was restarted. Put the old address back, or give the member a new place with `etcdrun member move`"
+                "cannot start {name} at {next}: etcd lists it at {old}, and {why}; nothing was restarted. Put the old address back, or move the member with `etcdrun member move`"
             )))
         };
         match wanted {

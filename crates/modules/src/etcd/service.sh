@@ -37,7 +37,7 @@ is_stopped() {
 # Sets $changes to when the files were changed, a line each, in microseconds: files are written and servers started within one
 # second.
 read_changes() {
-    changes=$(stat -L -c %.6Y -- "$@") || fail "cannot look at all of $*"
+    changes=$(stat -L -c %.6Y -- "$@") || fail "cannot inspect all of $*"
     case $changes in
     *.??????) ;;
     *) changes=$(stat -L -c %Y.000000 -- "$@") ;;

@@ -75,7 +75,7 @@ impl Module for EtcdSnapshot {
     const NAME: &'static str = "etcd_snapshot";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Snapshot
+- name: Take a snapshot
   etcd_snapshot:
     dest: snapshots/
   once_per: cluster
@@ -101,7 +101,7 @@ impl Module for EtcdSnapshot {
             return Err(ModuleError::new("`dest` is empty"));
         }
         if self.on == SnapshotPlace::Target && !self.dest.starts_with('/') {
-            return Err(ModuleError::new(format!("`{}` is not a whole path on the target", self.dest)));
+            return Err(ModuleError::new(format!("`{}` is not an absolute path on the target", self.dest)));
         }
         if self.rate == Some(ByteSize(0)) {
             return Err(ModuleError::new("with a `rate` of 0 it would never end"));
@@ -129,7 +129,7 @@ impl EngineAction for Take {
         Box::pin(async move {
             let dest = self.dest();
             if let Some((path, size)) = self.fresh() {
-                let msg = format!("{path} will do");
+                let msg = format!("{path} is recent enough");
                 return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", path).with("size", size));
             }
             if let Some(unless) = self.module.unless.as_ref().filter(|_| context.check_mode()) {
@@ -137,12 +137,12 @@ impl EngineAction for Take {
                 return Ok(Outcome { msg, ..Outcome::ok() }.with("dest", unless.as_str()));
             }
             if context.check_mode() {
-                let msg = format!("would be kept as {}", dest.display());
+                let msg = format!("would be stored as {}", dest.display());
                 return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
             }
             let clients = self.cluster.clients(context).await?;
             let now = observe(&clients, LOOK).await;
-            let nobody = format!("no member of `{}` is well enough to take a snapshot from", self.cluster.name);
+            let nobody = format!("no member of `{}` is healthy enough to take a snapshot from", self.cluster.name);
             let mut failure = ActionError::Failed(nobody);
             for client in order(&clients, &now, self.module.through.as_deref()) {
                 match self.take(context, client, &dest).await {

@@ -4,7 +4,7 @@
 part=$arg_dest.part
 give_up() {
     rm -f "$part"
-    fail "the snapshot is not whole: $1"
+    fail "the snapshot is incomplete: $1"
 }
 size=$(wc -c < "$part") || fail "cannot read $part"
 [ "$((size % 512))" -eq 32 ] || give_up "$size bytes are no database and its checksum"

@@ -42,7 +42,7 @@ impl Module for EtcdUnwritten {
     const NAME: &'static str = "etcd_unwritten";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Check that nothing was written since the last backup
+- name: Check for writes since the last backup
   etcd_unwritten:
     revision: \"{{ last_backup.revision }}\"
     at: \"{{ last_backup.at }}\"
@@ -59,7 +59,7 @@ impl Module for EtcdUnwritten {
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
         let at = self.at.parse::<Timestamp>();
-        let at = at.map_err(|error| ModuleError::new(format!("`at: {}` is no time: {error}", self.at)))?;
+        let at = at.map_err(|error| ModuleError::new(format!("`at: {}` is not a timestamp: {error}", self.at)))?;
         let cluster = self.cluster.known()?;
         Ok(Action::Engine(Box::new(Compare {
             cluster,
@@ -102,7 +102,7 @@ impl Compare {
     fn problem(&self, now: &Observation) -> Option<String> {
         let cluster = &self.cluster.name;
         let anew = format!(
-            "`etcdrun destroy {cluster}` begins anew, with another backup; --no-backup takes none, where the cluster does not serve any more"
+            "To start again with another backup, run `etcdrun destroy {cluster}`; if the cluster no longer serves, add --no-backup"
         );
         let is_other = |id: u64| format!("{id:x}") != self.id && format!("{id:016x}") != self.id;
         if let Some((name, view)) = now.views().find(|(_, view)| is_other(view.cluster_id)) {

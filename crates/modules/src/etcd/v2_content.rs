@@ -46,7 +46,7 @@ impl Module for EtcdV2Content {
     const NAME: &'static str = "etcd_v2_content";
     const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_MEMBERS;
     const EXAMPLE: &'static str = "\
-- name: Look for data of the v2 API
+- name: Check for v2 API data
   etcd_v2_content:
   once_per: cluster
 ";

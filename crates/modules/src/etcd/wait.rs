@@ -36,14 +36,14 @@ impl Module for EtcdCluster {
     const NAME: &'static str = "etcd_cluster";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: The cluster is well
+- name: Wait for the cluster
   etcd_cluster:
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "cluster_id", doc: "The id of the cluster, in hexadecimal." },
-        ResultField { name: "leader", doc: "The member that leads." },
-        ResultField { name: "members", doc: "What each member says: id, version, term, indexes, size, errors." },
+        ResultField { name: "leader", doc: "The leader." },
+        ResultField { name: "members", doc: "The status of each member: id, version, term, indexes, size, errors." },
     ];
 
     fn effects(&self) -> Effects {
@@ -139,7 +139,7 @@ fn told(status: &ClusterStatus) -> Outcome {
     let members: Vec<Value> =
         status.members.iter().flatten().map(|member| serde_json::to_value(member).unwrap_or_default()).collect();
     let (id, leader) = (status.cluster_id().unwrap_or_default(), status.leader().unwrap_or_default());
-    Outcome { msg: format!("{} members, {leader} leads", members.len()), ..Outcome::ok() }
+    Outcome { msg: format!("{} members, {leader} is the leader", members.len()), ..Outcome::ok() }
         .with("cluster_id", id)
         .with("leader", leader)
         .with("members", members)

@@ -184,7 +184,7 @@ fn text_of(content: Value) -> Result<Vec<u8>, ModuleError> {
         other => other.to_string(),
     };
     match text.contains('\0') {
-        true => Err(ModuleError::new("`content` contains a NUL byte").help("put it into a file and give it as `src`")),
+        true => Err(ModuleError::new("`content` contains a NUL byte").help("put it into a file and set `src`")),
         false => Ok(text.into_bytes()),
     }
 }

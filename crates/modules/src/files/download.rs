@@ -95,7 +95,7 @@ enum Via {
 impl Module for Download {
     const NAME: &'static str = "download";
     const EXAMPLE: &'static str = "\
-- name: Get etcd
+- name: Download etcd
   download:
     url: https://github.com/etcd-io/etcd/releases/download/v3.5.34/etcd-v3.5.34-linux-amd64.tar.gz
     dest: /var/cache/etcd/
@@ -146,7 +146,7 @@ impl Download {
                 .help("it has 64 hexadecimal digits; `sha256sum FILE` prints it")),
             None if self.unverified => Ok(String::new()),
             None => Err(ModuleError::new("`download` needs `sha256`")
-                .help("say `unverified: true` to take whatever the URL gives")),
+                .help("set `unverified: true` to accept any content of the URL")),
         }
     }
 
@@ -192,14 +192,14 @@ pub(crate) async fn bring_here(
     headers: &IndexMap<String, String>,
     permit: &Permit,
 ) -> Result<Scratch, HttpError> {
-    let failed = |error: std::io::Error| HttpError::Body(format!("cannot keep the download: {error}"));
+    let failed = |error: std::io::Error| HttpError::Body(format!("cannot store the download: {error}"));
     let client = Client::new(Trust::System)?;
     let client = headers.iter().try_fold(client, |client, (name, value)| client.header(name, value))?;
     let mut body = client.download(url, &Direct).await?.into_body();
     let (scratch, file) = Scratch::create(&std::env::temp_dir(), permit).map_err(failed)?;
     let mut file = File::from_std(file);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| HttpError::Body(format!("the download broke off: {error}")))?;
+        let frame = frame.map_err(|error| HttpError::Body(format!("the download was interrupted: {error}")))?;
         if let Some(data) = frame.data_ref() {
             file.write_all(data).await.map_err(failed)?;
         }

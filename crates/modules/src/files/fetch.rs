@@ -47,13 +47,13 @@ fn one_gibibyte() -> ByteSize {
 impl Module for Fetch {
     const NAME: &'static str = "fetch";
     const EXAMPLE: &'static str = "\
-- name: Keep a copy of the configuration
+- name: Fetch a copy of the configuration
   fetch:
     src: /etc/etcd/etcd.conf.yml
     dest: collected/
 ";
     const RESULT: &'static [ResultField] = &[
-        ResultField { name: "dest", doc: "The file on the operator's machine." },
+        ResultField { name: "dest", doc: "The file on the operator's workstation." },
         ResultField { name: "sha256", doc: "The checksum of the file." },
     ];
 
@@ -128,7 +128,7 @@ impl Bring {
 
     fn too_large(&self, size: ByteSize) -> Outcome {
         let Self { src, max_size, .. } = self;
-        Outcome::failed(format!("{src} has {size}, and `max_size` is {max_size}; say `max_size: {size}` or more"))
+        Outcome::failed(format!("{src} has {size}, but `max_size` is {max_size}; set `max_size: {size}` or more"))
     }
 
     fn missing(&self, check_mode: bool) -> Outcome {

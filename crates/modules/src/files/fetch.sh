@@ -3,7 +3,7 @@
 
 resolve_path "$arg_src"
 result path "$path"
-if [ -d "$path" ]; then fail "$path is a directory; fetch takes single files"; fi
+if [ -d "$path" ]; then fail "$path is a directory; fetch supports only single files"; fi
 if [ ! -e "$path" ]; then
     result_bool exists false
     exit 0

@@ -81,7 +81,7 @@ impl State {
 impl Module for File {
     const NAME: &'static str = "file";
     const EXAMPLE: &'static str = "\
-- name: Make the data directory
+- name: Create the data directory
   file:
     path: /var/lib/etcd
     state: directory

@@ -33,7 +33,7 @@ make_directory() {
     above=${1%/*}
     if [ "$above" ] && [ ! -d "$above" ]; then make_directory "$above"; fi
     # Another host of this inventory may be the same machine, and make it at this very moment.
-    mutate mkdir "$1" || [ -d "$1" ] || fail "cannot make the directory $1"
+    mutate mkdir "$1" || [ -d "$1" ] || fail "cannot create the directory $1"
     if [ -z "$CHECK" ]; then apply_attributes "$1" ''; fi
 }
 
@@ -86,13 +86,13 @@ want_file() {
     if [ -L "$path" ] && [ "$no_follow" ]; then
         apply_attributes "$path" -h
     elif [ -d "$path" ]; then
-        fail "$path is a directory; say state: directory"
+        fail "$path is a directory; set state: directory"
     elif [ -e "$path" ]; then
         apply_attributes "$path" ''
     elif [ "$CHECK" ]; then
         unknown "$path does not exist yet"
     else
-        fail "$path does not exist; say state: touch to make an empty file, or use copy"
+        fail "$path does not exist; set state: touch to create an empty file, or use copy"
     fi
 }
 
@@ -129,7 +129,7 @@ want_touched() {
 make_way() {
     if [ ! -e "$path" ] && [ ! -L "$path" ]; then return 0; fi
     if [ -L "$path" ] && [ "$1" = link ]; then return 0; fi
-    if [ -z "$arg_force" ]; then fail "$path exists and is not the $1 asked for; say force: true to replace it"; fi
+    if [ -z "$arg_force" ]; then fail "$path exists and is not the requested $1; set force: true to replace it"; fi
     if [ -d "$path" ] && [ ! -L "$path" ]; then
         mutate rmdir "$path" || fail "$path is a directory that is not empty; it is not replaced by a $1"
     else
@@ -147,14 +147,14 @@ want_link() {
     *) points_at=${path%/*}/$arg_src ;;
     esac
     if [ ! -e "$points_at" ] && [ -z "$arg_force" ]; then
-        if [ -z "$CHECK" ]; then fail "$points_at does not exist; say force: true to link to it all the same"; fi
+        if [ -z "$CHECK" ]; then fail "$points_at does not exist; set force: true to link to it anyway"; fi
         note "$points_at does not exist yet"
     fi
     changed
     kind_now
     show_state "$kind" "link to $arg_src" "linked $path to $arg_src"
     make_way link
-    mutate ln -sfn "$arg_src" "$path" || fail "cannot make the link $path"
+    mutate ln -sfn "$arg_src" "$path" || fail "cannot create the link $path"
     if [ -z "$CHECK" ]; then apply_attributes "$path" "$no_follow"; fi
 }
 
@@ -170,7 +170,7 @@ want_hard_link() {
     kind_now
     show_state "$kind" "hard link to $arg_src" "linked $path to $arg_src"
     make_way "hard link"
-    mutate ln "$arg_src" "$path" || fail "cannot make the hard link $path"
+    mutate ln "$arg_src" "$path" || fail "cannot create the hard link $path"
     if [ -z "$CHECK" ]; then apply_attributes "$path" ''; fi
 }
 

@@ -134,13 +134,13 @@ impl Module for LineInFile {
 
 impl LineInFile {
     fn edit(&self) -> Result<Edit, ModuleError> {
-        let line = || match &self.line {
-            Some(line) if line.contains(['\0', '\n']) => {
-                Err(ModuleError::new("`line` must be a single line").help("use `copy` or `template` for a whole text"))
-            }
-            Some(line) => Ok(line.clone().into_bytes()),
-            None => Err(ModuleError::new("`state: present` needs `line`")),
-        };
+        let line =
+            || match &self.line {
+                Some(line) if line.contains(['\0', '\n']) => Err(ModuleError::new("`line` must be a single line")
+                    .help("use `copy` or `template` for a complete text")),
+                Some(line) => Ok(line.clone().into_bytes()),
+                None => Err(ModuleError::new("`state: present` needs `line`")),
+            };
         let found = match (&self.regexp, &self.search_string) {
             (Some(pattern), _) => Some(Match::Pattern(compile(pattern)?)),
             (None, Some(text)) => Some(Match::Text(text.clone().into_bytes())),
@@ -250,7 +250,7 @@ impl EditFile {
         match check_mode {
             // An earlier task of the same run may be about to make it.
             true => Outcome { unknown: true, msg: format!("{msg} yet"), ..Outcome::default() },
-            false => Outcome::failed(format!("{msg}; say create: true to make it")),
+            false => Outcome::failed(format!("{msg}; set create: true to create it")),
         }
     }
 }

@@ -124,7 +124,7 @@ fn format_of(src: &str) -> Result<&'static str, ModuleError> {
     let found = FORMATS.iter().find(|(ending, _)| lower.ends_with(ending));
     found.map(|(_, format)| *format).ok_or_else(|| {
         let endings: Vec<&str> = FORMATS.iter().map(|(ending, _)| *ending).collect();
-        ModuleError::new(format!("`{src}` has no ending that says what archive it is"))
+        ModuleError::new(format!("`{src}` has no file extension of an archive"))
             .help(format!("known endings: {}", endings.join(", ")))
     })
 }

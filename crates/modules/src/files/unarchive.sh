@@ -72,7 +72,7 @@ result dest "$dest"
 if [ "$arg_creates" ]; then
     resolve_path "$arg_creates"
     if [ -e "$path" ]; then
-        note "not unpacked, since $path exists"
+        note "not unpacked, because $path exists"
         exit 0
     fi
 fi

@@ -87,7 +87,7 @@ fn yes() -> bool {
 impl Module for CloudInit {
     const NAME: &'static str = "cloud_init";
     const EXAMPLE: &'static str = "\
-- name: What the guest is told at its first boot
+- name: Write cloud-init data
   cloud_init:
     name: etcd-1
     pool: etcd
@@ -100,7 +100,7 @@ impl Module for CloudInit {
         ResultField { name: "uuid", doc: "The UUID that the domain has, or is to have." },
         ResultField { name: "path", doc: "The file of the ISO." },
         ResultField { name: "volume", doc: "The volume of the ISO." },
-        ResultField { name: "needs_rebuild", doc: "Whether the guest was made from other contents." },
+        ResultField { name: "needs_rebuild", doc: "Whether the guest was created from other contents." },
         ResultField { name: "reason", doc: "Why it needs a rebuild." },
     ];
 
@@ -222,7 +222,7 @@ fn user(module: &CloudInit) -> Result<Option<Value>, ModuleError> {
     if let Some(hash) = &module.password_hash {
         if !is_hash(hash) {
             return Err(ModuleError::new("`password_hash` is not a hash as in /etc/shadow").help(
-                "`openssl passwd -6` or `mkpasswd -m sha-512` makes one; the password itself is never put on the ISO",
+                "create one with `openssl passwd -6` or `mkpasswd -m sha-512`; the password itself is never put on the ISO",
             ));
         }
         user["passwd"] = hash.as_str().into();
@@ -239,7 +239,7 @@ pub(super) fn checked_keys(given: &[String]) -> Result<Vec<&str>, ModuleError> {
         Some(bad) => {
             let start: String = bad.chars().take(30).collect();
             Err(ModuleError::new(format!("`{start}...` is not a public SSH key"))
-                .help("give what stands in the .pub file, in one line"))
+                .help("use the content of the .pub file, in one line"))
         }
     }
 }
@@ -400,7 +400,7 @@ impl EngineAction for Keep {
             let staged = match &built {
                 Ok(()) => context.upload(&folder.join("iso")).await,
                 Err(error) => Err(ActionError::Failed(format!(
-                    "the hypervisor has none of genisoimage, mkisofs and xorriso, and this machine cannot build the ISO either: {error}"
+                    "the hypervisor has none of genisoimage, mkisofs and xorriso, and the workstation cannot build the ISO either: {error}"
                 ))),
             };
             // It is private, and in a folder for such things, should it stay.

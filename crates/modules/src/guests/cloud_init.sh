@@ -41,7 +41,7 @@ choose_builder() {
 build() {
     tmp_dir
     umask 077
-    mkdir "$TMP/seed" || fail "cannot make a temporary folder"
+    mkdir "$TMP/seed" || fail "cannot create a temporary directory"
     printf '%s' "$arg_user_data" >"$TMP/seed/user-data"
     printf '%s' "$arg_network_config" >"$TMP/seed/network-config"
     meta_data >"$TMP/seed/meta-data"

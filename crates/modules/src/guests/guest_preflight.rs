@@ -49,7 +49,7 @@ impl Module for GuestPreflight {
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "missing", doc: "The guests that do not exist yet." },
-        ResultField { name: "fsync_ms", doc: "How many milliseconds a write takes until it is on disk, by pool." },
+        ResultField { name: "fsync_ms", doc: "The time of an fsync in milliseconds, by pool." },
         ResultField { name: "warnings", doc: "What works, but should be known." },
     ];
 
@@ -295,7 +295,7 @@ impl Check {
         for member in missing.iter().filter(|member| member.vcpus > found.cpus) {
             report
                 .problems
-                .push(format!("{} wants {} processors, and there are {}", member.name, member.vcpus, found.cpus));
+                .push(format!("{} needs {} processors, and there are {}", member.name, member.vcpus, found.cpus));
         }
         let vcpus: u64 = missing.iter().map(|member| member.vcpus).sum();
         if vcpus > found.cpus {
@@ -416,9 +416,9 @@ fn check_fsync(found: &Found, report: &mut Report) {
         let milliseconds = (seconds * 10.0 * 100.0).round() / 100.0;
         let folder = answer[1..answer.len() - 1].join(" ");
         if milliseconds > SLOW_FSYNC_MS {
-            report.warnings.push(format!(
-                "{folder} takes {milliseconds} ms until a write is on disk; etcd wants less than {SLOW_FSYNC_MS}"
-            ));
+            report
+                .warnings
+                .push(format!("an fsync in {folder} takes {milliseconds} ms; etcd needs less than {SLOW_FSYNC_MS}"));
         }
         report.fsync.insert(folder, milliseconds.into());
     }

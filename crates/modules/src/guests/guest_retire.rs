@@ -30,7 +30,7 @@ pub struct GuestRetire {
 impl Module for GuestRetire {
     const NAME: &'static str = "guest_retire";
     const EXAMPLE: &'static str = "\
-- name: The guest of a member that is gone
+- name: Stop the old guest and move its disks aside
   guest_retire: { name: etcd-2, cluster: prod }
   delegate_to: hv2
 ";

@@ -9,7 +9,7 @@ $names
 " in
 *"
 $arg_name
-"*) state=$(vir domstate "$arg_name") || fail "cannot look at the domain $arg_name" ;;
+"*) state=$(vir domstate "$arg_name") || fail "cannot inspect the domain $arg_name" ;;
 *) state=absent ;;
 esac
 result was "$state"
@@ -17,21 +17,21 @@ if [ "$state" = absent ]; then exit 0; fi
 mark=$(vir dumpxml --inactive "$arg_name" | sed -n '/<metadata>/,/<\/metadata>/p')
 case $mark in
 *"$arg_namespace"*) ;;
-*) fail "there is a domain $arg_name on this host that etcdrun did not make; it is left alone" ;;
+*) fail "there is a domain $arg_name on this host that etcdrun did not create; it is not changed" ;;
 esac
 case $mark in
 *"cluster=\"$arg_cluster\""* | *"cluster='$arg_cluster'"*) ;;
-*) fail "the domain $arg_name on this host belongs to another cluster; it is left alone" ;;
+*) fail "the domain $arg_name on this host belongs to another cluster; it is not changed" ;;
 esac
 changed
 if [ "$CHECK" ]; then exit 0; fi
 
-vir autostart --disable "$arg_name" > /dev/null || fail "cannot keep $arg_name from being started at boot"
+vir autostart --disable "$arg_name" > /dev/null || fail "cannot disable autostart of $arg_name"
 case $state in
 'shut off' | crashed) ;;
 *) vir destroy "$arg_name" > /dev/null || fail "cannot power $arg_name off" ;;
 esac
-state=$(vir domstate "$arg_name") || fail "cannot look at the domain $arg_name"
+state=$(vir domstate "$arg_name") || fail "cannot inspect the domain $arg_name"
 case $state in 'shut off' | crashed) ;; *) fail "$arg_name is still $state" ;; esac
 
 all=''
@@ -46,9 +46,9 @@ while read -r _ path; do
     # The definition is beside the first of them.
     if [ -z "$all" ]; then
         definition=${path%/*}/$arg_name.${aside#"$path".}.xml
-        vir dumpxml --inactive "$arg_name" > "$definition" || fail "cannot keep the definition of $arg_name"
+        vir dumpxml --inactive "$arg_name" > "$definition" || fail "cannot save the definition of $arg_name"
     fi
-    mv -- "$path" "$aside" || fail "cannot set $path aside"
+    mv -- "$path" "$aside" || fail "cannot move $path aside"
     all="$all$aside
 "
 done <<DISKS
@@ -58,4 +58,4 @@ vir undefine --nvram "$arg_name" > /dev/null 2>&1 || vir undefine "$arg_name" > 
 # shellcheck disable=SC2046 # Names of pools are words.
 for pool in $(vir pool-list --name); do vir pool-refresh "$pool" > /dev/null 2>&1; done
 result aside "$all"
-if [ "$arg_purge" ]; then note "powered off; its disks are removed"; else note "powered off; its disks are set aside"; fi
+if [ "$arg_purge" ]; then note "powered off; its disks are deleted"; else note "powered off; its disks are moved aside"; fi

@@ -51,7 +51,7 @@ present() {
         changed
         result uuid 00000000-0000-0000-0000-000000000000
         result path "/(pool $arg_pool)/$arg_volume"
-        note "the pool $arg_pool is not there yet"
+        note "the pool $arg_pool does not exist yet"
         exit 0
     fi
     need_pool "$arg_pool"

@@ -60,7 +60,7 @@ impl Module for GuestTrust {
     const NAME: &'static str = "guest_trust";
     const TRAITS: Traits = Traits { meets_host: true, ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Learn the guest's key
+- name: Pin the guest's host key
   guest_trust:
     name: \"{{ member.name }}\"
     uuid: \"{{ domain.uuid }}\"
@@ -72,7 +72,7 @@ impl Module for GuestTrust {
         ResultField { name: "fingerprints", doc: "The fingerprints of the keys." },
         ResultField {
             name: "replaced",
-            doc: "The UUID of the guest that was known by this name before, if this run did not make the new one.",
+            doc: "The UUID of the previous guest of this name, if this run did not create the new one.",
         },
         ResultField { name: "elapsed", doc: "How many seconds it took until the guest had shown its keys." },
     ];

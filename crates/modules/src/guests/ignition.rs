@@ -86,7 +86,7 @@ fn core() -> String {
 impl Module for Ignition {
     const NAME: &'static str = "ignition";
     const EXAMPLE: &'static str = "\
-- name: What the guest is told at its first boot
+- name: Write cloud-init data
   ignition:
     name: etcd-1
     pool: etcd
@@ -98,7 +98,7 @@ impl Module for Ignition {
         ResultField { name: "uuid", doc: "The UUID that the domain has, or is to have." },
         ResultField { name: "path", doc: "The file with the configuration." },
         ResultField { name: "volume", doc: "The volume of the file." },
-        ResultField { name: "needs_rebuild", doc: "Whether the guest was made from another configuration." },
+        ResultField { name: "needs_rebuild", doc: "Whether the guest was created from another configuration." },
         ResultField { name: "reason", doc: "Why it needs a rebuild." },
     ];
 
@@ -168,7 +168,7 @@ impl Ignition {
         match plain_password(&config) {
             None => Ok(config),
             Some(_) => Err(ModuleError::new("the password of a user is not a hash as in /etc/shadow")
-                .help("`openssl passwd -6` or `mkpasswd -m sha-512` makes one")),
+                .help("create one with `openssl passwd -6` or `mkpasswd -m sha-512`")),
         }
     }
 

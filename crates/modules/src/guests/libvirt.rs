@@ -9,7 +9,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), ModuleError> {
         return Ok(());
     }
     Err(ModuleError::new(format!("`{name}` cannot be the name of a {what}"))
-        .help("names are letters, digits, `.`, `_`, `+` and `-`, and begin with a letter or a digit"))
+        .help("names consist of letters, digits, `.`, `_`, `+` and `-`, and start with a letter or a digit"))
 }
 
 /// An absolute path without characters that an XML attribute or a line of text could not hold.

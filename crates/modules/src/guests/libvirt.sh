@@ -5,7 +5,7 @@ vir() { virsh -q -c "${LIBVIRT_DEFAULT_URI:-qemu:///system}" "$@"; }
 
 need_libvirt() {
     have virsh || fail "virsh is not installed on this host; on Debian it is in libvirt-clients"
-    vir uri >/dev/null || fail "libvirt does not answer on this host; is libvirtd running, and may this user talk to it?"
+    vir uri >/dev/null || fail "libvirt does not answer on this host; check that libvirtd runs, and that this user may connect to it"
 }
 
 # field NAME TEXT: sets $value to what stands behind `NAME:` in the output of one of virsh's info commands.
@@ -45,6 +45,6 @@ need_pool() {
     read_pool "$1" || no_such_pool "$1"
     case $pool_type in
     dir | fs | netfs) ;;
-    *) fail "the pool $1 is of the type $pool_type; volumes are made in pools that are folders: dir, fs and netfs" ;;
+    *) fail "the pool $1 is of the type $pool_type; volumes are created only in pools that are directories: dir, fs and netfs" ;;
     esac
 }

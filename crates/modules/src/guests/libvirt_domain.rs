@@ -150,7 +150,7 @@ impl Module for LibvirtDomain {
     const NAME: &'static str = "libvirt_domain";
     const TRAITS: Traits = Traits { is_about_guest: true, ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: The guest
+- name: Define and start the guest
   libvirt_domain:
     name: etcd-1
     vcpus: 2
@@ -166,9 +166,9 @@ impl Module for LibvirtDomain {
         ResultField { name: "was", doc: "What it did before: `running`, `shut off`, `absent` and so on." },
         ResultField { name: "virt", doc: "`kvm`, or `qemu` for emulation." },
         ResultField { name: "virt_reason", doc: "Why it is not KVM." },
-        ResultField { name: "console_log", doc: "The file that keeps the guest's console." },
+        ResultField { name: "console_log", doc: "The log file of the guest's console." },
         ResultField { name: "needs_restart", doc: "Whether the running domain is not what is defined." },
-        ResultField { name: "needs_rebuild", doc: "Whether only a new domain would be what was asked for." },
+        ResultField { name: "needs_rebuild", doc: "Whether the request needs a new domain." },
         ResultField { name: "reason", doc: "What a restart or rebuild is needed for." },
     ];
 
@@ -412,7 +412,7 @@ impl Keep {
         if self.module.state == State::Absent || looked.data.get("state").and_then(Value::as_str) != Some("absent") {
             return looked;
         }
-        let msg = format!("would make a guest with {vcpus} processors and {memory} of memory; {}", looked.msg);
+        let msg = format!("would create a guest with {vcpus} processors and {memory} of memory; {}", looked.msg);
         Outcome { msg, ..Outcome::changed() }
     }
 
@@ -493,7 +493,7 @@ impl Keep {
         let name = &self.module.name;
         match mark {
             None if !self.module.adopt => Err(ActionError::Failed(format!(
-                "there is a domain {name} on this host that etcdrun did not make; rename one of them, or take it over with `adopt: true`"
+                "there is a domain {name} on this host that etcdrun did not create; rename one of them, or adopt it with `adopt: true`"
             ))),
             Some(mark)
                 if mark.cluster.is_some() && self.module.cluster.is_some() && mark.cluster != self.module.cluster =>

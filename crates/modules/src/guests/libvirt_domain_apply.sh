@@ -10,8 +10,8 @@ if [ "$arg_remove" ]; then
     exit 0
 fi
 if [ "$arg_xml" ]; then
-    if [ "$arg_console" ]; then mkdir -p "${arg_console%/*}" || fail "cannot make the folder of $arg_console"; fi
-    printf '%s\n' "$arg_xml" | vir define --validate /dev/stdin >/dev/null || fail "libvirt does not take the definition of $arg_name"
+    if [ "$arg_console" ]; then mkdir -p "${arg_console%/*}" || fail "cannot create the directory of $arg_console"; fi
+    printf '%s\n' "$arg_xml" | vir define --validate /dev/stdin >/dev/null || fail "libvirt rejects the definition of $arg_name"
 fi
 later=0
 for device in "$@"; do
@@ -24,8 +24,8 @@ for device in "$@"; do
 done
 result later "$later"
 case $arg_autostart in
-on) vir autostart "$arg_name" >/dev/null || fail "cannot have $arg_name started at boot" ;;
-off) vir autostart --disable "$arg_name" >/dev/null || fail "cannot keep $arg_name from being started at boot" ;;
+on) vir autostart "$arg_name" >/dev/null || fail "cannot enable autostart of $arg_name" ;;
+off) vir autostart --disable "$arg_name" >/dev/null || fail "cannot disable autostart of $arg_name" ;;
 esac
 case $arg_power in
 start) vir start "$arg_name" >/dev/null || fail "cannot start the domain $arg_name" ;;

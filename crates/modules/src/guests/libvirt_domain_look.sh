@@ -5,9 +5,9 @@
 look_at_domain() {
     xml=$(vir dumpxml --inactive "$arg_name" 2>/dev/null) || { result state absent; return; }
     result xml "$xml"
-    state=$(vir domstate "$arg_name") || fail "cannot look at the domain $arg_name"
+    state=$(vir domstate "$arg_name") || fail "cannot inspect the domain $arg_name"
     result state "$state"
-    info=$(vir dominfo "$arg_name") || fail "cannot look at the domain $arg_name"
+    info=$(vir dominfo "$arg_name") || fail "cannot inspect the domain $arg_name"
     field Autostart "$info"
     result autostart "$value"
     case $state in 'shut off' | crashed) return ;; esac

@@ -28,7 +28,7 @@ keep_sum() {
 compare() {
     image_sum
     if [ "$sum" = "$arg_sha256" ]; then exit 0; fi
-    fail "the volume $arg_name is there with the sha256 $sum, not $arg_sha256; guests may be based on it, so give the new image another name"
+    fail "the volume $arg_name exists with the sha256 $sum, not $arg_sha256; guests may be based on it, so give the new image another name"
 }
 
 place() {
@@ -66,7 +66,7 @@ bring() {
 need_libvirt
 if [ "$CHECK" ] && ! read_pool "$arg_pool"; then
     changed
-    note "the pool $arg_pool is not there yet"
+    note "the pool $arg_pool does not exist yet"
     exit 0
 fi
 need_pool "$arg_pool"

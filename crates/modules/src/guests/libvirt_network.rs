@@ -146,7 +146,7 @@ impl NetworkXml {
 impl Module for LibvirtNetwork {
     const NAME: &'static str = "libvirt_network";
     const EXAMPLE: &'static str = "\
-- name: A network for the guests
+- name: Define a network for the guests
   libvirt_network:
     name: mynetwork
     bridge: cqgc0
@@ -178,7 +178,7 @@ impl LibvirtNetwork {
         match (self.mode, &self.bridge, &ip) {
             (Mode::Bridge, None, _) => Err(ModuleError::new("`mode: bridge` needs the name of a `bridge` that exists")),
             (Mode::Bridge, _, Some(_)) => {
-                Err(ModuleError::new("libvirt gives no address to a bridge that exists; leave `address` out"))
+                Err(ModuleError::new("libvirt gives no address to an existing bridge; remove `address`"))
             }
             (Mode::Nat | Mode::Route, _, None) if self.state == State::Present => {
                 Err(ModuleError::new("the network needs an `address`, which the hypervisor has in it"))
@@ -195,7 +195,7 @@ impl LibvirtNetwork {
     fn ip(&self) -> Result<Option<Ip>, ModuleError> {
         let Some(address) = &self.address else {
             return match self.dhcp_start.is_some() || self.dhcp_end.is_some() {
-                true => Err(ModuleError::new("addresses are given out in the network of `address`, which is missing")),
+                true => Err(ModuleError::new("DHCP needs the network of `address`, which is missing")),
                 false => Ok(None),
             };
         };
@@ -306,7 +306,7 @@ impl Keep {
         let outcome = outcome.with("needs_restart", stale);
         Ok(match stale {
             true => {
-                let reason = "what is defined holds once the network has been stopped and started";
+                let reason = "the new definition takes effect after the network is stopped and started";
                 Outcome { msg: format!("needs a restart: {reason}"), ..outcome }.with("reason", reason)
             }
             false => outcome,

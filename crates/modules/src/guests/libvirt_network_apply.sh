@@ -8,7 +8,7 @@ define() {
         printf '%s\n' "$arg_xml" | sed "s:</name>:</name><uuid>$uuid</uuid>:"
     else
         printf '%s\n' "$arg_xml"
-    fi | vir net-define /dev/stdin >/dev/null || fail "libvirt does not take the definition of the network $arg_name"
+    fi | vir net-define /dev/stdin >/dev/null || fail "libvirt rejects the definition of the network $arg_name"
 }
 
 remove() {
@@ -22,7 +22,7 @@ for step in "$@"; do
     define) define ;;
     remove) remove ;;
     start) vir net-start "$arg_name" >/dev/null || fail "cannot start the network $arg_name" ;;
-    autostart) vir net-autostart "$arg_name" >/dev/null || fail "cannot have the network $arg_name started at boot" ;;
+    autostart) vir net-autostart "$arg_name" >/dev/null || fail "cannot enable autostart of the network $arg_name" ;;
     no-autostart) vir net-autostart --disable "$arg_name" >/dev/null || fail "cannot change the network $arg_name" ;;
     esac
 done

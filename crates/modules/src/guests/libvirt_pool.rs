@@ -59,12 +59,12 @@ struct TargetXml<'a> {
 impl Module for LibvirtPool {
     const NAME: &'static str = "libvirt_pool";
     const EXAMPLE: &'static str = "\
-- name: A pool for the guests' disks
+- name: Define a pool for the guests' disks
   libvirt_pool:
     name: etcd
     path: /var/lib/libvirt/etcd
 ";
-    const RESULT: &'static [ResultField] = &[ResultField { name: "path", doc: "The folder of the pool." }];
+    const RESULT: &'static [ResultField] = &[ResultField { name: "path", doc: "The directory of the pool." }];
 
     fn effects(&self) -> Effects {
         let disrupts = if self.state == State::Absent { Disruption::Maybe } else { Disruption::No };

@@ -46,7 +46,7 @@ impl Module for LibvirtPower {
     const NAME: &'static str = "libvirt_power";
     const TRAITS: Traits = Traits { is_about_guest: true, ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Shut the guest down
+- name: Shut down the guest
   libvirt_power: { name: etcd-1, state: shut_off }
 ";
     const RESULT: &'static [ResultField] =

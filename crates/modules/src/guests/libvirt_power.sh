@@ -20,7 +20,7 @@ shut_down() {
     left=$arg_timeout
     while look && ! is_off; do
         if [ "$left" -le 0 ]; then
-            [ "$arg_force" ] || fail "$arg_name did not shut down within $arg_timeout s; see its console, or pull the plug with \`force: true\`"
+            [ "$arg_force" ] || fail "$arg_name did not shut down within $arg_timeout s; see its console, or power it off with \`force: true\`"
             vir destroy "$arg_name" >/dev/null || fail "cannot stop $arg_name"
         fi
         left=$((left - 1))

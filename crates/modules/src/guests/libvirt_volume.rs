@@ -87,24 +87,24 @@ enum State {
 impl Module for LibvirtVolume {
     const NAME: &'static str = "libvirt_volume";
     const EXAMPLE: &'static str = "\
-- name: The disk of the system
+- name: Create the system disk
   libvirt_volume:
     pool: etcd
     name: etcd-1.qcow2
     size: 30GiB
     base: { pool: default, name: ubuntu-24.04.qcow2 }
-- name: A base image
+- name: Copy a base image
   libvirt_volume:
     pool: default
     name: ubuntu-24.04.qcow2
     source: { url: \"{{ image_url }}\", sha256: \"{{ image_sha256 }}\" }
   once_per: hypervisor
-- name: A disk for the data
+- name: Create the data disk
   libvirt_volume: { pool: etcd, name: etcd-1-data.raw, size: 20GiB, format: raw }
 ";
     const RESULT: &'static [ResultField] = &[
         ResultField { name: "path", doc: "The file of the volume." },
-        ResultField { name: "needs_rebuild", doc: "Whether only a new volume would be what was asked for." },
+        ResultField { name: "needs_rebuild", doc: "Whether the request needs a new volume." },
         ResultField { name: "reason", doc: "Why it needs a rebuild." },
     ];
 

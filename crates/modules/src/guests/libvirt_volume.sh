@@ -66,7 +66,7 @@ describe() {
 make_volume() {
     find_base
     new_size=${arg_size:-$base_size}
-    if [ "$new_size" = 0 ] && [ -z "$base" ]; then fail "the volume $arg_name needs a size, since it has no base image"; fi
+    if [ "$new_size" = 0 ] && [ -z "$base" ]; then fail "the volume $arg_name needs a size, because it has no base image"; fi
     if [ "$new_size" -lt "$base_size" ]; then
         fail "the base image has $base_size bytes, more than the $new_size that $arg_name is to have"
     fi
@@ -80,7 +80,7 @@ make_volume() {
     set -- create -q -f "$arg_format"
     if [ "$base" ]; then set -- "$@" -b "$base" -F "$base_format"; fi
     if [ "$arg_preallocation" ]; then set -- "$@" -o "preallocation=$arg_preallocation"; fi
-    qemu-img "$@" "$new" "$new_size" || { rm -f "$new"; fail "cannot make the volume $arg_name"; }
+    qemu-img "$@" "$new" "$new_size" || { rm -f "$new"; fail "cannot create the volume $arg_name"; }
     mv "$new" "$path" || { rm -f "$new"; fail "cannot put the volume $arg_name into place"; }
     refresh_pool "$arg_pool"
 }
@@ -104,7 +104,7 @@ grow() {
     find_user
     if [ "$active" ]; then
         vir blockresize "$user" "$path" "${arg_size}B" >/dev/null || fail "cannot grow $path while $user runs"
-        note "the file system in it is as large as before, until it is grown in the guest"
+        note "the file system in it keeps its size until it is grown in the guest"
     else
         qemu-img resize -q -f "$format" "$path" "$arg_size" || fail "cannot grow $path"
     fi
@@ -138,7 +138,7 @@ compare() {
 present() {
     if [ "$CHECK" ] && ! read_pool "$arg_pool"; then
         changed
-        note "the pool $arg_pool is not there yet"
+        note "the pool $arg_pool does not exist yet"
         exit 0
     fi
     need_pool "$arg_pool"

@@ -23,7 +23,7 @@ pub(super) fn without_login(host: &Host) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("guests of `{cluster}` get no SSH key, so no one could log into them");
-    let help = "add your public key: `guest: { admin: { ssh_keys: [\"ssh-ed25519 ...\"] } }`; where the image has one, `cloud_init: { user_data: {} }` says so";
+    let help = "add your public key: `guest: { admin: { ssh_keys: [\"ssh-ed25519 ...\"] } }`; if the image already has one, set `cloud_init: { user_data: {} }`";
     Some(Diagnostic::error(guest.span, message).help(help))
 }
 

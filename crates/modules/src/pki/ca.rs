@@ -39,17 +39,14 @@ impl Module for PkiCa {
     const NAME: &'static str = "pki_ca";
     const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_TLS;
     const EXAMPLE: &'static str = "\
-- name: Certificate authority
+- name: Create the cluster CA
   pki_ca:
   once_per: cluster
 ";
     const RESULT: &'static [ResultField] = &[
-        ResultField {
-            name: "certificate",
-            doc: "The file with the authority's certificate, on the operator's machine.",
-        },
+        ResultField { name: "certificate", doc: "The file with the CA certificate, on the operator's workstation." },
         ResultField { name: "fingerprint", doc: "The SHA-256 sum of the certificate." },
-        ResultField { name: "not_after", doc: "When it ends." },
+        ResultField { name: "not_after", doc: "When it expires." },
     ];
 
     fn effects(&self) -> Effects {
@@ -73,7 +70,7 @@ impl EngineAction for Make {
             let (authority, is_new) = match there {
                 Some(authority) => (authority, false),
                 None if context.check_mode() => {
-                    return Ok(Outcome { msg: "would make an authority".into(), ..Outcome::changed() });
+                    return Ok(Outcome { msg: "would create a CA".into(), ..Outcome::changed() });
                 }
                 None => (make(context, &self.cluster).await?, true),
             };
@@ -101,7 +98,7 @@ fn is_trusted(state: &Path, cluster: &str, authority: &Authority) -> Result<(), 
         return Ok(());
     }
     Err(failed(
-        PkiError::new(format!("the members of `{cluster}` trust another authority than that of the inventory"))
+        PkiError::new(format!("the members of `{cluster}` trust another CA than that of the inventory"))
             .help("put back the former one, name the other `ca.next`, and let `etcdrun certs rotate-ca` replace it"),
     ))
 }

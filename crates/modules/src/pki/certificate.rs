@@ -85,7 +85,7 @@ impl Module for PkiCertificate {
     const NAME: &'static str = "pki_certificate";
     const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_TLS;
     const EXAMPLE: &'static str = "\
-- name: Certificate of the member
+- name: Install the member certificate
   pki_certificate:
     name: \"{{ inventory_hostname }}\"
     names: [\"{{ member.ip }}\", localhost, 127.0.0.1]
@@ -95,13 +95,10 @@ impl Module for PkiCertificate {
     owner: etcd
 ";
     const RESULT: &'static [ResultField] = &[
-        ResultField {
-            name: "new_key",
-            doc: "Whether the key is a new one, which servers take up only when they start.",
-        },
-        ResultField { name: "new_authority", doc: "Whether another authority is trusted, as of the next start." },
+        ResultField { name: "new_key", doc: "Whether the key is new; etcd reads it only at start." },
+        ResultField { name: "new_authority", doc: "Whether another CA is trusted from the next start on." },
         ResultField { name: "serial", doc: "The serial number of the certificate." },
-        ResultField { name: "not_after", doc: "When the certificate ends." },
+        ResultField { name: "not_after", doc: "When the certificate expires." },
         ResultField { name: "days_left", doc: "How many days that is away." },
     ];
 
@@ -146,11 +143,11 @@ impl EngineAction for Keep {
             let Some(authority) = authority(context, &self.cluster).await? else {
                 return match context.check_mode() {
                     true => Ok(Outcome {
-                        msg: "would be signed by the authority that is still to be made".into(),
+                        msg: "would be signed by the CA that is still to be created".into(),
                         ..Outcome::changed()
                     }),
                     false => Err(ActionError::Failed(format!(
-                        "the cluster `{}` has no authority; `pki_ca` makes one",
+                        "the cluster `{}` has no CA; `pki_ca` creates one",
                         self.cluster.name
                     ))),
                 };
@@ -173,7 +170,7 @@ pub(super) fn is_valid(cluster: &str, authority: &Authority) -> Result<(), Actio
     match has_ended(authority) {
         false => Ok(()),
         true => Err(ActionError::Failed(format!(
-            "the authority itself has ended, at {}, and so has all that it could sign; `etcdrun certs rotate-ca {cluster} --expired` puts another in its place",
+            "the CA itself has expired, at {}, so it can sign nothing; replace it with `etcdrun certs rotate-ca {cluster} --expired`",
             authority.certificate.not_after
         ))),
     }
@@ -306,7 +303,7 @@ impl Keep {
         match why.filter(|_| self.module.keep_key) {
             None => Ok(()),
             Some(why) => Err(ActionError::Failed(format!(
-                "{} needs a new key ({why}), which etcd takes up when it restarts: `etcdrun playbook {}` does that",
+                "{} needs a new key ({why}), which etcd reads only at a restart: run `etcdrun playbook {}`",
                 self.module.name,
                 if found.certificate.is_some() { "settings.yaml" } else { "site.yaml" }
             ))),
@@ -328,7 +325,7 @@ impl Keep {
         let new_authority =
             found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
         let new_certificate = found.certificate.as_ref() != Some(&brought.certificate);
-        self.may_change_key(found, new_key.then(|| "another one was brought along".to_owned()).as_ref())?;
+        self.may_change_key(found, new_key.then(|| "another one was provided".to_owned()).as_ref())?;
         if !context.check_mode() {
             self.put_authority(context, authority, found, new_authority).await?;
             if new_key {
@@ -398,7 +395,7 @@ impl Keep {
                 Ok(shown) => shown,
                 Err(error @ EtcdError::Handshake { .. }) => {
                     return Err(ActionError::Failed(format!(
-                        "the certificate was renewed, but at port {port} {error}; does the server read {}?",
+                        "the certificate was renewed, but at port {port} {error}; check that etcd reads {}",
                         self.module.certificate
                     )));
                 }
@@ -407,7 +404,7 @@ impl Keep {
             };
             if shown.serial != certificate.serial {
                 return Err(ActionError::Failed(format!(
-                    "the certificate was renewed, but the server at port {port} still shows the one with the serial number {}; does it read {}?",
+                    "the certificate was renewed, but etcd at port {port} still presents the one with the serial number {}; check that it reads {}",
                     shown.serial, self.module.certificate
                 )));
             }

@@ -12,7 +12,7 @@ take_pair() {
 put_pair() {
     if [ -f "$arg_key" ] && is_in_use; then
         changed
-        note "the new key waits until $arg_stage_for restarts"
+        note "the new key is staged until $arg_stage_for restarts"
     else
         take_pair
     fi

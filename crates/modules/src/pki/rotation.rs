@@ -63,7 +63,7 @@ impl Module for PkiRotation {
     const NAME: &'static str = "pki_rotation";
     const CLUSTER: &'static [crate::task::ClusterKey] = WHOLE_CLUSTER;
     const EXAMPLE: &'static str = "\
-- name: Another authority
+- name: Start the rotation
   pki_rotation:
     phase: trust
     state: begun
@@ -73,7 +73,7 @@ impl Module for PkiRotation {
         ResultField { name: "phase", doc: "The phase that the cluster is in." },
         ResultField {
             name: "trusted",
-            doc: "The file with the certificates that clients should trust, on this machine.",
+            doc: "The file with the certificates that clients should trust, on the operator's workstation.",
         },
     ];
 
@@ -132,12 +132,12 @@ impl Rotate {
         let old = if is_needed { authority(context, &self.cluster).await? } else { None };
         if let Some(old) = old.as_ref().filter(|old| anew && !has_ended(old)) {
             let msg = format!(
-                "the authority of `{cluster}` is good until {}: `etcdrun certs rotate-ca {cluster}` replaces it, and nobody notices",
+                "the CA of `{cluster}` is valid until {}: rotate it without an outage with `etcdrun certs rotate-ca {cluster}`",
                 old.certificate.not_after
             );
             return Ok(Outcome { refused: true, ..Outcome::failed(msg) });
         }
-        let msg = format!("the phase `{}` begins", phase.name());
+        let msg = format!("the phase `{}` starts", phase.name());
         if context.check_mode() {
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
@@ -173,7 +173,7 @@ impl Rotate {
             return Ok(Outcome { msg, ..Outcome::ok() });
         };
         if context.check_mode() {
-            return Ok(Outcome { msg: "every member would be asked".into(), ..Outcome::changed() });
+            return Ok(Outcome { msg: "every member would be checked".into(), ..Outcome::changed() });
         }
         if !there.complete {
             self.every_member(context, &there).await?;
@@ -182,7 +182,7 @@ impl Rotate {
         let mut msg = next_step(cluster, phase, &store.certificate_path().display().to_string());
         if phase == RotationPhase::Finish {
             if !there.end(tls, store).map_err(failed)? {
-                msg += "; now put `ca.next` in the place of `ca` in the inventory";
+                msg += "; now replace `ca` by `ca.next` in the inventory";
             }
         } else {
             store.keep_rotation(&Rotation { complete: true, ..there }).map_err(failed)?;
@@ -205,11 +205,11 @@ impl Rotate {
             return Ok(Outcome {
                 refused: true,
                 ..Outcome::failed(format!(
-                    "the new authority of `{cluster}` signs already, and members have its certificates: go on with `etcdrun certs rotate-ca {cluster} {flag}`; once that is over, another rotation may replace it"
+                    "the new CA of `{cluster}` already signs, and members have its certificates: continue with `etcdrun certs rotate-ca {cluster} {flag}`; after that, another rotation may replace it"
                 ))
             });
         }
-        let msg = format!("the new authority of {cluster} is given up; the old one stays");
+        let msg = format!("the new CA of {cluster} was dropped; the old one stays");
         if context.check_mode() {
             return Ok(Outcome { msg, ..Outcome::changed() });
         }
@@ -240,7 +240,7 @@ impl Rotate {
     /// A client with a certificate of the new authority is let in.
     async fn trust_both(&self, context: &ActionContext, there: &Rotation) -> Result<(), ActionError> {
         let problem = |name: &str, port: u16, error: EtcdError| {
-            format!("{name} does not trust the new authority yet, at port {port}: {error}")
+            format!("{name} does not trust the new CA yet, at port {port}: {error}")
         };
         let stranger = self.stranger(context, there, Rotation::new_authority).await?;
         for (name, port, answer) in self.knock(context, &stranger).await? {
@@ -258,7 +258,7 @@ impl Rotate {
                 let shown = client.served(port).await.map_err(|error| ActionError::Failed(error.to_string()))?;
                 if !shown.is_signed_by(&new) {
                     return Err(ActionError::Failed(format!(
-                        "{} still shows a certificate of the old authority, at port {port}",
+                        "{} still presents a certificate of the old CA, at port {port}",
                         client.name
                     )));
                 }
@@ -273,7 +273,7 @@ impl Rotate {
         let stranger = self.stranger(context, there, Rotation::old_authority).await?;
         for (name, port, answer) in self.knock(context, &stranger).await? {
             if answer.is_ok() {
-                return Err(ActionError::Failed(format!("{name} still trusts the old authority, at port {port}")));
+                return Err(ActionError::Failed(format!("{name} still trusts the old CA, at port {port}")));
             }
         }
         Ok(())
@@ -323,20 +323,16 @@ fn refusal(cluster: &str, wanted: RotationPhase, there: Option<&Rotation>) -> Op
     let first = format!("`etcdrun certs rotate-ca {cluster}`");
     match (wanted, there.map(|there| (there.phase, there.complete))) {
         (Trust, None) | (Issue, Some((Trust, true))) | (Finish, Some((Issue, true))) => None,
-        (_, None) => {
-            Some(format!("no other authority is about to take the place of that of `{cluster}`; {first} begins it"))
-        }
+        (_, None) => Some(format!("no CA rotation of `{cluster}` is in progress; start one with {first}")),
         (Trust, Some((Finish, true))) => {
-            Some("the last rotation is over: put `ca.next` in the place of `ca` in the inventory first".to_owned())
+            Some("the last rotation is finished: replace `ca` by `ca.next` in the inventory first".to_owned())
         }
         (wanted, Some((now, _))) if now > wanted => {
             let flag = if now == Issue { "--issue" } else { "--finish" };
-            Some(format!("`{cluster}` is in the phase `{}` already; go on with {first} {flag}", now.name()))
+            Some(format!("`{cluster}` is already in the phase `{}`; continue with {first} {flag}", now.name()))
         }
-        (_, Some((Trust, false))) => Some(format!("not all members trust the new authority; run {first} again")),
-        (_, Some(_)) => {
-            Some(format!("not all members have certificates of the new authority; run {first} --issue first"))
-        }
+        (_, Some((Trust, false))) => Some(format!("not all members trust the new CA; run {first} again")),
+        (_, Some(_)) => Some(format!("not all members have certificates of the new CA; run {first} --issue first")),
     }
 }
 
@@ -344,11 +340,11 @@ fn refusal(cluster: &str, wanted: RotationPhase, there: Option<&Rotation>) -> Op
 fn next_step(cluster: &str, phase: RotationPhase, bundle: &str) -> String {
     match phase {
         RotationPhase::Trust => format!(
-            "all members of {cluster} trust both authorities. Give {bundle} to every client (`etcdrun certs export`); once they have it: etcdrun certs rotate-ca {cluster} --issue"
+            "all members of {cluster} trust both CAs. Give {bundle} to every client (`etcdrun certs export`); then run: etcdrun certs rotate-ca {cluster} --issue"
         ),
         RotationPhase::Issue => format!(
-            "all members of {cluster} have certificates of the new authority, and so have the users here. Give every client its new one (`etcdrun certs export`); once they have it: etcdrun certs rotate-ca {cluster} --finish"
+            "all members of {cluster} have certificates of the new CA, and so have the users here. Give every client its new one (`etcdrun certs export`); then run: etcdrun certs rotate-ca {cluster} --finish"
         ),
-        RotationPhase::Finish => format!("the members of {cluster} trust the new authority only"),
+        RotationPhase::Finish => format!("the members of {cluster} trust only the new CA"),
     }
 }

@@ -33,7 +33,7 @@ impl Module for PkiUsers {
     const NAME: &'static str = "pki_users";
     const CLUSTER: &'static [crate::task::ClusterKey] = CLUSTER_TLS;
     const EXAMPLE: &'static str = "\
-- name: Certificates of users
+- name: Renew user certificates
   pki_users:
   once_per: cluster
 ";
@@ -59,7 +59,7 @@ impl EngineAction for Renew {
             let (store, tls) = (self.cluster.store(context), &self.cluster.tls);
             let Some(authority) = authority(context, &self.cluster).await? else {
                 return Ok(Outcome {
-                    msg: "there is no authority yet, and nobody has a certificate".into(),
+                    msg: "there is no CA yet, and no user has a certificate".into(),
                     ..Outcome::ok()
                 });
             };

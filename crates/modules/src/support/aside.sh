@@ -37,7 +37,7 @@ set_data_aside() {
     changed
     if ! mutate mv -T -- "$1" "$aside" 2> /dev/null; then
         name_aside "$1/removed"
-        mkdir -m 0700 -- "$aside" || fail "cannot set the data in $1 aside"
+        mkdir -m 0700 -- "$aside" || fail "cannot move the data in $1 aside"
         each_data "$1" move_aside || fail "cannot move what is in $1 to $aside"
     fi
     mutate sync -f "${1%/*}"

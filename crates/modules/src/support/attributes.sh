@@ -27,7 +27,7 @@ refuse_strange_link() {
     maker=$(stat -c %u "$1") || fail "cannot read the attributes of $1"
     case $maker in 0 | "$_uid") return 0 ;; esac
     if [ "$(stat -L -c %u "$1" 2> /dev/null)" != "$maker" ]; then
-        fail "$1 is a link that user $maker has made to something of somebody else, so it is not followed"
+        fail "$1 is a link of user $maker to a file of another user, so it is not followed"
     fi
 }
 
@@ -47,7 +47,7 @@ pin() {
     case $named in
     a*) refuse_strange_link "$1" ;;
     *" $opened") ;;
-    *) fail "$1 was exchanged by somebody while its attributes were set" ;;
+    *) fail "$1 was replaced while its attributes were set" ;;
     esac
 }
 
@@ -179,7 +179,7 @@ correct_attributes() {
     # chown can clear the set-id bits, so it goes first.
     if [ "$chown" ]; then
         # shellcheck disable=SC2086 # Empty, or the one word -h.
-        mutate chown $2 "$chown" "$pinned" || fail "cannot give $1 to $chown"
+        mutate chown $2 "$chown" "$pinned" || fail "cannot change the owner of $1 to $chown"
     fi
     # Without the leading zeros chmod leaves the set-id bits of a directory as they are.
     if [ "$chmod" ]; then mutate chmod "00$chmod" "$pinned" || fail "cannot set the mode of $1 to $chmod"; fi

@@ -114,9 +114,9 @@ impl Member {
             (Some(name), Some(ip)) => Ok(Self { name, ip }),
             (Some(name), None) => {
                 Err(ModuleError::new(format!("the member `{name}` has no address that etcd could bind"))
-                    .help("give it an `address` that is an IP address, or `etcd: {ip: ...}`"))
+                    .help("set its `address` to an IP address, or set `etcd: {ip: ...}`"))
             }
-            _ => Err(ModuleError::new("`members` takes what `cluster.members` is")),
+            _ => Err(ModuleError::new("`members` has the form of `cluster.members`")),
         }
     }
 
@@ -169,9 +169,7 @@ impl Cluster {
     /// Its authority, which there must be by now.
     async fn authority(&self, context: &ActionContext) -> Result<Arc<Authority>, ActionError> {
         let found = authority(context, self).await?;
-        found.ok_or_else(|| {
-            ActionError::Failed(format!("the cluster `{}` has no authority; `pki_ca` makes one", self.name))
-        })
+        found.ok_or_else(|| ActionError::Failed(format!("the cluster `{}` has no CA; `pki_ca` creates one", self.name)))
     }
 
     /// Root's credential, which stays in the state folder for other tools: a certificate, or a password.
@@ -271,7 +269,7 @@ impl Cluster {
         if !context.check_mode()
             && let Err(error) = keeping.seal_plain(&self.tls.ca, "root")
         {
-            tracing::warn!(%error, "root's password stays as it is, without encryption");
+            tracing::warn!(%error, "root's password stays unencrypted");
         }
         for newer in [next, given].into_iter().flatten().filter(|newer| *newer != kept) {
             if self.lets_root_in(context, &newer).await? {
@@ -363,7 +361,9 @@ pub(crate) async fn led(clients: &[MemberClient]) -> Observation {
 /// The client of the member that leads.
 pub(crate) fn leader<'a>(clients: &'a [MemberClient], now: &Observation) -> Result<&'a MemberClient, ActionError> {
     let leader = now.leader().and_then(|(name, _)| clients.iter().find(|client| *client.name == *name));
-    leader.ok_or_else(|| ActionError::Failed("nobody leads: wait for the election to end, or mend the members".into()))
+    leader.ok_or_else(|| {
+        ActionError::Failed("there is no leader: wait for the election to end, or repair the members".into())
+    })
 }
 
 pub(crate) fn etcd_failed(error: EtcdError) -> ActionError {

@@ -25,5 +25,5 @@ if [ "$arg_chdir" ]; then
     fi
     cd "$arg_chdir" || fail "cannot change to the directory $arg_chdir"
 fi
-if [ "$arg_creates" ] && exists "$arg_creates"; then leave_unchanged "not run, since $arg_creates exists"; fi
-if [ "$arg_removes" ] && ! exists "$arg_removes"; then leave_unchanged "not run, since $arg_removes does not exist"; fi
+if [ "$arg_creates" ] && exists "$arg_creates"; then leave_unchanged "not run, because $arg_creates exists"; fi
+if [ "$arg_removes" ] && ! exists "$arg_removes"; then leave_unchanged "not run, because $arg_removes does not exist"; fi

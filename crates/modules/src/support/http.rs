@@ -218,7 +218,7 @@ impl Target {
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(wrong("it must begin with http:// or https://")),
+            _ => return Err(wrong("it must start with http:// or https://")),
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(wrong("name and password belong into a header"));

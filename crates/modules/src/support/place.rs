@@ -16,7 +16,7 @@ const BODY: &str = concat!(include_str!("attributes.sh"), include_str!("staged.s
 pub(crate) const RESULT: &[ResultField] = &[
     ResultField { name: "dest", doc: "The path of the file on the target." },
     ResultField { name: "sha256", doc: "The checksum of the file." },
-    ResultField { name: "backup_file", doc: "Where the previous file was kept, with `backup`." },
+    ResultField { name: "backup_file", doc: "The copy of the previous file, with `backup`." },
 ];
 
 /// Where a file goes, and what it should be like there.

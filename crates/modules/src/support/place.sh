@@ -190,7 +190,7 @@ copy_old() {
 }
 
 make_missing() {
-    mutate mkdir -p "$missing" || fail "cannot make the directory $missing"
+    mutate mkdir -p "$missing" || fail "cannot create the directory $missing"
     if [ -z "$arg_directory_mode" ]; then return 0; fi
     pinned=$missing
     if [ -z "$CHECK" ]; then pin "$missing"; fi
@@ -251,7 +251,7 @@ else
     show_bodies
 fi
 if [ "$existing" ] && { is_in_use || is_elsewhere "$dest"; }; then
-    note "$dest stays as it is until $arg_stage_for starts again"
+    note "$dest is not replaced until $arg_stage_for restarts"
     dest=$dest.next
     look_at_dest
     if same_body; then

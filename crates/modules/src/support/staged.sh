@@ -30,6 +30,6 @@ take_staged() {
     if [ ! -f "$1.next" ]; then return 0; fi
     # It is newer than the server that runs, whenever it was written: should the restart fail to come, the next run makes up for it.
     mutate touch -- "$1.next"
-    mutate mv -f -- "$1.next" "$1" || fail "cannot put $1.next into the place of $1"
+    mutate mv -f -- "$1.next" "$1" || fail "cannot replace $1 by $1.next"
     if have restorecon; then mutate restorecon "$1" || note "cannot restore the security context of $1"; fi
 }

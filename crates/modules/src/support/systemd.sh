@@ -16,7 +16,7 @@ need_systemd() {
 read_unit() {
     load_state='' active_state='' sub_state='' unit_file_state=''
     properties=$(systemctl show -p LoadState -p ActiveState -p SubState -p UnitFileState -- "$unit") ||
-        fail "cannot ask systemd about $unit"
+        fail "cannot query systemd about $unit"
     while IFS='=' read -r key value; do
         case $key in
         LoadState) load_state=$value ;;

@@ -47,7 +47,7 @@ fn double_quoted(rest: &mut std::str::Chars<'_>, word: &mut String) -> Result<()
 
 fn unfinished(what: &str) -> ModuleError {
     ModuleError::new(format!("the command ends inside {what}"))
-        .help("close it, or give the words as a list in `argv`, where nothing needs quotes")
+        .help("close it, or pass the words as a list in `argv`, where nothing needs quotes")
 }
 
 #[cfg(test)]

@@ -47,12 +47,12 @@ impl Module for Command {
     const FREE_FORM: Option<&'static str> = Some("cmd");
     const TRAITS: Traits = Traits { is_command_line: true, ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Make the file system
+- name: Create the file system
   command:
     argv: [mkfs.ext4, -L, etcd data, /dev/vdb]
     creates: /dev/disk/by-label/etcd\\x20data
 
-- name: Ask for the version
+- name: Read the version
   command: etcd --version
   register: etcd_version
   changed_when: false

@@ -82,7 +82,7 @@ impl Module for GatherFacts {
     const NAME: &'static str = "facts";
     const TRAITS: Traits = Traits { sets: Sets::Facts(FACT_FIELDS), ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Look again after the upgrade
+- name: Gather facts after the upgrade
   facts:
 - debug:
     msg: \"{{ facts.os.name }} on {{ facts.arch }}\"

@@ -3,7 +3,7 @@
 # Sets $found to the type of what the device holds: a file system, `a … partition table`, or nothing.
 probe() {
     found='' kind='' table=''
-    have blkid || fail "blkid is missing on the target, so nobody can say whether $arg_dev is empty"
+    have blkid || fail "blkid is missing on the target, so it is unknown whether $arg_dev is blank"
     # 2 says that nothing was found, 8 that too much was.
     export=$(blkid -p -o export "$arg_dev")
     case $? in
@@ -65,7 +65,7 @@ create() {
     printf '%s\n' "${found:-empty}" | show_before "$arg_dev"
     printf '%s\n' "$arg_fstype" | show_after "$arg_dev"
     # shellcheck disable=SC2086 # Empty, or one word.
-    mutate "$maker" $certain "$@" "$arg_dev" || fail "cannot make a file system on $arg_dev"
+    mutate "$maker" $certain "$@" "$arg_dev" || fail "cannot create a file system on $arg_dev"
 }
 
 device_size() {
@@ -120,6 +120,6 @@ if [ "$found" = "$arg_fstype" ]; then
 fi
 refuse_used
 if [ "$found" ] && [ -z "$arg_force" ]; then
-    fail "$arg_dev holds $found; \`force: true\` would destroy it"
+    fail "$arg_dev contains $found; \`force: true\` would destroy it"
 fi
 create "$@"

@@ -36,7 +36,7 @@ enum State {
 impl Module for Group {
     const NAME: &'static str = "group";
     const EXAMPLE: &'static str = "\
-- name: A group for etcd
+- name: Create a group for etcd
   group:
     name: etcd
     system: true

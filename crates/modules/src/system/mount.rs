@@ -78,7 +78,7 @@ impl State {
 impl Module for Mount {
     const NAME: &'static str = "mount";
     const EXAMPLE: &'static str = "\
-- name: The data disk
+- name: Mount the data disk
   mount:
     path: /var/lib/etcd
     src: /dev/vdb

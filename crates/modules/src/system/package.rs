@@ -79,7 +79,7 @@ impl Module for Package {
     const NAME: &'static str = "package";
     const FREE_FORM: Option<&'static str> = Some("name");
     const EXAMPLE: &'static str = "\
-- name: What the host tuning needs
+- name: Install chrony and jq
   package:
     name: [chrony, jq]
     update_cache: true

@@ -263,7 +263,7 @@ dnf_has_update() {
     0) return 1 ;;
     100) return 0 ;;
     *)
-        [ "$CHECK" ] || fail "cannot ask $tool for updates of $1"
+        [ "$CHECK" ] || fail "cannot query $tool for updates of $1"
         unknown "the package lists would be updated first"
         exit 0
         ;;
@@ -305,7 +305,7 @@ dnf_upgrade() {
     updates=$(run_dnf check-update)
     case $? in
     0 | 100) ;;
-    *) fail "cannot ask $tool for updates" ;;
+    *) fail "cannot query $tool for updates" ;;
     esac
     while read -r name version _; do
         case $name in

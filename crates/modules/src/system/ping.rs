@@ -19,10 +19,10 @@ impl Module for Ping {
     const NAME: &'static str = "ping";
     const FREE_FORM: Option<&'static str> = Some("data");
     const EXAMPLE: &'static str = "\
-- name: See that every host answers
+- name: Ping the host
   ping:
 ";
-    const RESULT: &'static [ResultField] = &[ResultField { name: "ping", doc: "`pong`, or what `data` asked for." }];
+    const RESULT: &'static [ResultField] = &[ResultField { name: "ping", doc: "`pong`, or the value of `data`." }];
 
     fn effects(&self) -> Effects {
         Effects::read_only()

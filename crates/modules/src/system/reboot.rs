@@ -63,7 +63,7 @@ fn default_boot_time_command() -> String {
 impl Module for Reboot {
     const NAME: &'static str = "reboot";
     const EXAMPLE: &'static str = "\
-- name: Boot the new kernel
+- name: Reboot into the new kernel
   reboot:
     reboot_timeout: 5m
     test_command: systemctl is-system-running --wait
@@ -144,7 +144,7 @@ impl Reboot {
         loop {
             let why = match self.try_boot_id(context).await {
                 Ok(id) if id != before => return Ok(()),
-                Ok(_) => "it still runs, and has not booted".to_owned(),
+                Ok(_) => "it still runs, and has not rebooted".to_owned(),
                 Err(why) => why,
             };
             let next = Instant::now() + pauses.next();

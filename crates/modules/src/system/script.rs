@@ -48,7 +48,7 @@ impl Module for Script {
     cmd: prepare-disks.sh --label etcd
     creates: /var/lib/etcd/lost+found
 
-- name: Run a Python program where there is a Python
+- name: Run a Python program if Python is installed
   script:
     cmd: report.py --short
     executable: python3 -u
@@ -66,7 +66,7 @@ impl Module for Script {
         let script = words.next().ok_or_else(|| ModuleError::new("`script` needs the path of a script"))?;
         let path = local::find(&script, context.file_paths)?;
         if path.is_dir() {
-            return Err(ModuleError::new(format!("`{}` is a folder, not a script", path.display())));
+            return Err(ModuleError::new(format!("`{}` is a directory, not a script", path.display())));
         }
         let body = Files::new(context, true).read(&path)?;
         let interpreter = match (&self.executable, &body) {

@@ -55,7 +55,7 @@ impl State {
 impl Module for Service {
     const NAME: &'static str = "service";
     const EXAMPLE: &'static str = "\
-- name: etcd runs, now and after a boot
+- name: Start etcd, now and at boot
   service:
     name: etcd
     state: started
@@ -72,7 +72,7 @@ impl Module for Service {
     fn validate(&self) -> Result<(), ModuleError> {
         if self.state.is_none() && self.enabled.is_none() && self.masked.is_none() && self.daemon_reload.is_none() {
             return Err(
-                ModuleError::new("nothing to do").help("give one of `state`, `enabled`, `masked` and `daemon_reload`")
+                ModuleError::new("nothing to do").help("set one of `state`, `enabled`, `masked` and `daemon_reload`")
             );
         }
         Ok(())

@@ -47,7 +47,7 @@ impl Module for Shell {
     const FREE_FORM: Option<&'static str> = Some("cmd");
     const TRAITS: Traits = Traits { is_command_line: true, ..Traits::NONE };
     const EXAMPLE: &'static str = "\
-- name: Keep the last snapshot only
+- name: Remove old snapshots
   shell: ls -1t /var/backups/etcd-*.db | tail -n +2 | xargs -r rm --
   changed_when: false
 

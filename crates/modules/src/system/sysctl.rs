@@ -55,7 +55,7 @@ fn yes() -> bool {
 impl Module for Sysctl {
     const NAME: &'static str = "sysctl";
     const EXAMPLE: &'static str = "\
-- name: Keep etcd's memory out of swap
+- name: Set swappiness to 1
   sysctl:
     name: vm.swappiness
     value: 1

@@ -60,7 +60,7 @@ fn default_directory() -> String {
 impl Module for SystemdUnit {
     const NAME: &'static str = "systemd_unit";
     const EXAMPLE: &'static str = "\
-- name: More open files for etcd
+- name: Allow more open files for etcd
   systemd_unit:
     name: etcd.service
     dropin: 10-limits.conf

@@ -83,7 +83,7 @@ fn yes() -> bool {
 impl Module for User {
     const NAME: &'static str = "user";
     const EXAMPLE: &'static str = "\
-- name: The account that etcd runs as
+- name: Create the etcd user
   user:
     name: etcd
     system: true
@@ -153,12 +153,12 @@ impl User {
         }
         for (what, value) in [("shell", &self.shell), ("home", &self.home), ("comment", &self.comment)] {
             if value.as_ref().is_some_and(|text| text.contains([':', '\n'])) {
-                return Err(ModuleError::new(format!("`{what}` cannot hold a colon or a line break")));
+                return Err(ModuleError::new(format!("`{what}` cannot contain a colon or a line break")));
             }
         }
         match &self.password {
             Some(password) if !is_hash(password) => Err(ModuleError::new("`password` is not a password hash")
-                .help("make one with `openssl passwd -6`, or write \"*\" for no password")),
+                .help("create one with `openssl passwd -6`, or write \"*\" for no password")),
             _ => Ok(()),
         }
     }

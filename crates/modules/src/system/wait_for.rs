@@ -114,11 +114,11 @@ fn default_connect_timeout() -> Seconds {
 impl Module for WaitFor {
     const NAME: &'static str = "wait_for";
     const EXAMPLE: &'static str = "\
-- name: etcd takes clients
+- name: Wait until etcd accepts clients
   wait_for:
     port: 2379
     timeout: 2m
-- name: etcd says it is well
+- name: Wait until etcd is healthy
   wait_for:
     url: http://127.0.0.1:2381/health
     search_regex: '\"health\" *: *\"true\"'
@@ -137,7 +137,7 @@ impl Module for WaitFor {
         ];
         let named: Vec<&str> = named.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
         match named.as_slice() {
-            [] => Err(ModuleError::new("nothing to wait for").help("give one of `port`, `path`, `ssh` and `url`")),
+            [] => Err(ModuleError::new("nothing to wait for").help("set one of `port`, `path`, `ssh` and `url`")),
             [only] => self.check_companions(only),
             several => Err(ModuleError::new(format!("`{}` exclude each other", several.join("`, `")))
                 .help("use one task for each")),
