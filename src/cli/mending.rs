@@ -190,7 +190,9 @@ mod tests {
         };
         let b = |name: &str, learner| vec![listed(2, name, "10.0.0.2", learner)];
         assert!(told(b("b", true), None).contains("is a learner, and not a voter; to continue, run `etcdrun resume`"));
-        assert!(told(b("", true), None).starts_with("b was added and never started; `etcdrun resume`"));
+        assert!(
+            told(b("", true), None).starts_with("b was added and never started; to continue, run `etcdrun resume`")
+        );
         assert!(told(b("", false), None).contains("counts against the quorum"));
         assert!(told(b("b", false), Some("absent")).contains("member without a guest; `etcdrun member replace b`"));
         assert!(told(b("b", false), Some("running")).contains("b does not serve; run `etcdrun member restart b`"));

@@ -108,7 +108,7 @@ fn a_cluster_of_3_7_cannot_form_by_a_discovery_url() {
 #[test]
 fn a_release_with_known_problems_is_told_with_the_one_to_take() {
     let said = problems_of("version: 3.5.27", "", "");
-    assert!(said.contains("CVE-2026-33413") && said.contains("take 3.5.33 or later"), "{said}");
+    assert!(said.contains("CVE-2026-33413") && said.contains("use 3.5.33 or later"), "{said}");
     assert!(said.starts_with("warning: ") && !said.contains("error: "), "{said}");
 }
 

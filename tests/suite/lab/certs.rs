@@ -242,7 +242,7 @@ fn a_rotation_is_given_up_in_its_first_phase() {
     certs(&site, &["rotate-ca", "prod"]).ends(0);
     let running = starts(&site);
     let said = certs(&site, &["rotate-ca", "prod", "--abandon"]).ends(0);
-    assert!(said.stdout.contains("is given up"), "{}", said.stdout);
+    assert!(said.stdout.contains("was dropped"), "{}", said.stdout);
     assert_eq!(site.place.folder.read(".etcdrun/pki/prod/ca.crt"), before);
     for host in &site.place.hosts {
         assert_eq!(host.run(&["cat", "/etc/etcd/pki/ca.crt"]).unwrap().trim(), before.trim());

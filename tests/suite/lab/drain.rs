@@ -419,7 +419,7 @@ fn a_cluster_that_may_not_change_does_not_keep_the_others() {
     // One that is found unfit before anything is played is left out as well.
     estate.machine(1, 1).run(&["systemctl", "stop", "etcd"]).unwrap();
     let said = estate.drain(&[]).ends(3);
-    assert!(said.stdout.contains("b-3 of b stays") && said.stderr.contains("b-2 is dead"), "{}", said.stderr);
+    assert!(said.stdout.contains("b-3 of b stays") && said.stderr.contains("b-2 has failed"), "{}", said.stderr);
     estate.machine(1, 1).run(&["systemctl", "start", "etcd"]).unwrap();
 
     estate.stranger_goes();

@@ -235,7 +235,7 @@ fn a_hypervisor_that_cannot_take_the_guests_is_left_alone() {
     for expected in [
         "the domain other already has the MAC address 52:54:00:00:00:77",
         "g need 900 GiB of memory",
-        "g wants 999 processors",
+        "g needs 999 processors",
         "there is no pool none; there are: default",
         "there is no base image nowhere.qcow2 in the pool default",
         "there is no network nothing; there are: default",

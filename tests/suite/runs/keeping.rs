@@ -58,7 +58,7 @@ fn a_run_goes_on_from_what_it_was_loaded_from() {
     assert_eq!(bench.dying(&["playbook", "site.yaml", "-e", "x=1"], "after:3").code, -1);
     bench.playbook("- name: Other\n  hosts: all\n  tasks:\n    - { name: Other, command: 'false' }\n");
     let said = bench.resume().ends(0);
-    assert!(said.stderr.contains("changed since the run began: site.yaml"), "{}", said.stderr);
+    assert!(said.stderr.contains("changed since the run started: site.yaml"), "{}", said.stderr);
     assert_eq!(bench.folder.read("work/count"), "x\n");
 }
 

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(distrust(&file(&folder, "ours", 0o644)), None);
         assert_eq!(distrust(&folder.path().join("missing")), None);
         let open = distrust(&file(&folder, "open", 0o666)).unwrap();
-        assert_eq!(open, "every account of this machine can write to it (mode 0666)");
+        assert_eq!(open, "every local account can write to it (mode 0666)");
         if !geteuid().is_root() {
             return;
         }

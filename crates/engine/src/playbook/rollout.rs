@@ -38,46 +38,46 @@ use crate::{
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RolloutSettings {
-    /// Who goes next, and what must hold before and after: `etcd` asks the cluster, `serial` takes hosts in their order.
+    /// The order of hosts: `etcd` decides by the state of the cluster, with gates; `serial` uses the order of the inventory.
     pub strategy: Strategy,
-    /// Goes to the version of the inventory, one minor version at a time.
+    /// Upgrade to the version of the inventory, one minor version at a time.
     #[serde(default)]
     pub upgrade: bool,
-    /// The same downwards, with etcd's own downgrade. It takes 3.6 or later.
+    /// Downgrade to the version of the inventory, by etcd's own downgrade from 3.6 on.
     #[serde(default)]
     pub downgrade: bool,
-    /// How many hosts of a cluster may have their turn at once. 1 if not given.
+    /// How many hosts of a cluster may have their turn at once; default: 1.
     #[serde(default = "one")]
     pub max_unavailable: usize,
-    /// How many clusters roll at the same time. 10 if not given.
+    /// How many clusters roll at the same time; default: 10.
     #[serde(default = "ten")]
     pub max_clusters: usize,
-    /// Whether a snapshot is kept before the first turn.
+    /// Whether to take a snapshot before the first turn.
     #[serde(default)]
     pub snapshot: Snapshot,
     /// The wait between two turns.
     #[serde(default)]
     #[serde(serialize_with = "as_number")]
     pub pause: Seconds,
-    /// Whether a key is written and read all the time, to see what clients see.
+    /// Whether to write and read a key all the time, to see what clients see.
     #[serde(default = "yes")]
     pub canary: bool,
-    /// The longest the cluster may not answer the canary.
+    /// The maximum time without an answer to the canary.
     #[serde(default = "stall")]
     #[serde(serialize_with = "as_number")]
     pub max_stall: Seconds,
-    /// The longest to wait for a gate.
+    /// The maximum wait for a gate.
     #[serde(default = "patience")]
     #[serde(serialize_with = "as_number")]
     pub timeout: Seconds,
     /// What happens when a host fails in its turn. Either way nothing more is started.
     #[serde(default)]
     pub on_failure: OnTurnFailure,
-    /// What must hold; that of an upgrade or a restart if not given.
+    /// Which rules apply; default: those of an upgrade or a restart.
     #[serde(default)]
     pub profile: Option<Profile>,
-    /// Accepts that the cluster stops answering while a member is down, as one of one or two members does. What
-    /// `-e rollout_allow_outage=true` says if not given.
+    /// Accept that the cluster loses quorum while a member is down (needed for one or two members); default: the value of
+    /// `-e rollout_allow_outage`.
     #[serde(default)]
     pub allow_outage: bool,
 }

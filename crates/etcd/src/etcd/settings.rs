@@ -300,7 +300,7 @@ mod tests {
         assert!(said("3.7.2", "experimental-corrupt-check-time").ends_with("it is `corrupt-check-time` now"));
         assert!(said("3.7.2", "experimental-initial-corrupt-check").contains("InitialCorruptCheck=true"));
         assert!(said("3.5.34", "snapshot-cont").ends_with("did you mean `snapshot-count`?"));
-        assert!(said("3.5.34", "data-dir").contains("follows from"));
+        assert!(said("3.5.34", "data-dir").contains("determines it"));
         assert!(said("3.5.34", "force-new-cluster").contains("not allowed"));
         assert!(said("3.7.2", "discovery-proxy").contains("3.6 was the last"));
         assert!(has_discovery_url("3.6.15".parse().unwrap()) && !has_discovery_url("3.7.2".parse().unwrap()));

@@ -21,11 +21,11 @@ use crate::inventory::sections::TlsSection;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RotationPhase {
-    /// Members and clients come to trust the new authority, too.
+    /// Members and clients start to trust the new CA too.
     Trust,
-    /// The new authority signs.
+    /// The new CA signs.
     Issue,
-    /// Members come to trust the new authority only.
+    /// Members trust only the new CA.
     Finish,
 }
 

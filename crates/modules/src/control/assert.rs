@@ -9,7 +9,7 @@ use crate::{
     template::names_in_expression,
 };
 
-/// Fails unless every condition is true, and says which one was not and what its names stood for.
+/// Fails unless every condition is true. The message shows the false condition and the values of its names.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assert {

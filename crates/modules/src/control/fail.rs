@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Action, BuildContext, Module, ModuleError};
 use crate::model::{Effects, Outcome};
 
-/// Fails with a message. Use it with `when`, to stop before something that cannot go well.
+/// Fails with a message. Use it with `when`, to stop before something that cannot succeed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fail {

@@ -25,23 +25,23 @@ use crate::{
 /// Files are read, changed and written by one task at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Changes a file of the inventory at certain places, if what it says there still is what it was when that was decided.
+/// Edits a file of the inventory, if the entry has not changed since the edit was decided.
 ///
-/// With `cluster`, only the entry of that cluster is looked at: whatever has become of the others meanwhile stays. The new file
-/// appears at once, and with the mode of the old one. Comments stay. What somebody has changed meanwhile is left alone, and the
-/// task fails and says what was to be written.
+/// With `cluster`, only the entry of that cluster is compared: changes to the others are kept. The new file
+/// replaces the old one in one step, with its mode. Comments are kept. If the entry has changed in the meantime, the file is not
+/// edited, and the task fails and prints the intended text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryEdit {
     path: String,
-    /// The name of the cluster whose entry is meant; the whole file if not given.
+    /// The name of the cluster whose entry to edit; default: the complete file.
     #[serde(default)]
     cluster: String,
-    /// The SHA-256 of the entry as it was.
+    /// The SHA-256 of the entry before the edit.
     before: String,
-    /// The SHA-256 of the entry as it shall be.
+    /// The SHA-256 of the entry after the edit.
     after: String,
-    /// What to write where, in bytes of the entry as it was.
+    /// The edits, by byte positions in the old entry.
     #[serde(default)]
     edits: Vec<EditEntry>,
 }
@@ -49,11 +49,11 @@ pub struct InventoryEdit {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EditEntry {
-    /// The first byte that goes.
+    /// The first byte to remove.
     start: usize,
-    /// The first byte that stays.
+    /// The first byte to keep.
     end: usize,
-    /// What comes there.
+    /// The text to insert.
     #[serde(default)]
     text: String,
 }

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use super::{Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, Running};
 use crate::model::{Effects, Outcome, Seconds};
 
-/// Waits, and does nothing. To wait for something, there is `wait_for`.
+/// Waits. To wait for a condition, use `wait_for`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
-    /// How long.
+    /// The number of seconds.
     #[serde(default)]
     seconds: Seconds,
-    /// How many minutes more.
+    /// The number of additional minutes.
     #[serde(default)]
     minutes: u32,
 }

@@ -18,13 +18,13 @@ use etcdrun_etcd::etcd::{
 
 /// Lists the alarms of a cluster, compacts its history, or disarms an alarm.
 ///
-/// The way out of NOSPACE is `compacted`, then `etcd_defrag` on each member, then `disarmed`: the playbook `nospace.yaml` does it. An
-/// alarm whose cause is still there is not disarmed; CORRUPT only if it is named. Once NOSPACE is disarmed, a key is written to see
-/// that writes work. Listing changes nothing and writes nothing into etcd's log.
+/// To fix NOSPACE, use `compacted`, then `etcd_defrag` on each member, then `disarmed`: the playbook `nospace.yaml` does it. An
+/// alarm whose cause still exists is not disarmed; CORRUPT only if it is named. After NOSPACE is disarmed, a key is written to check
+/// that writes work. Listing is read-only and writes nothing to etcd's Raft log.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdAlarm {
-    /// What is to be done.
+    /// What to do.
     #[serde(default)]
     state: AlarmState,
     #[serde(default)]
@@ -32,13 +32,13 @@ pub struct EtcdAlarm {
     /// Which alarm.
     #[serde(default)]
     alarm: AlarmName,
-    /// How much the database may hold; from 3.6 on etcd tells it.
+    /// The quota of the database; from 3.6 on etcd reports it.
     #[serde(default)]
     quota: Option<ByteSize>,
     /// How many of the newest revisions a compaction keeps.
     #[serde(default)]
     keep_revisions: u32,
-    /// Compaction may take this long.
+    /// The timeout of the compaction.
     #[serde(default = "ten_minutes")]
     timeout: Seconds,
 }
@@ -46,12 +46,12 @@ pub struct EtcdAlarm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum AlarmState {
-    /// Only say which alarms there are.
+    /// Only list the alarms.
     #[default]
     Listed,
-    /// With NOSPACE: forget the history of keys, so that a defragmentation has something to give back.
+    /// With NOSPACE: compact the history of keys, so that a defragmentation can free space.
     Compacted,
-    /// No such alarm any more.
+    /// The alarm is disarmed.
     Disarmed,
 }
 

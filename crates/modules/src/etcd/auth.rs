@@ -15,17 +15,17 @@ use crate::{
 };
 use etcdrun_etcd::etcd::{EtcdError, RootPassword, apply, plan};
 
-/// Makes users and roles of etcd as the inventory says, and switches authentication on.
+/// Creates the users and roles of the inventory in etcd, and enables authentication.
 ///
-/// Root and its role are always there. Roles and permissions that somebody else gave to users and roles of the inventory
-/// are taken away; users and roles that the inventory does not know are left alone. Passwords that are others in the inventory
-/// are set. Root's credential is kept in the state folder, for other tools.
+/// Root and its role always exist. Users and roles of the inventory have exactly the roles and permissions of the inventory;
+/// other users and roles are not changed. Passwords that differ from the inventory
+/// are set. Root's credential is stored in the state directory, for other tools.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdAuth {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Give root another password, where it has one that was made up.
+    /// Generate a new password for root, if its password was generated.
     #[serde(default)]
     rotate_root: bool,
 }

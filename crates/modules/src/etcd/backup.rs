@@ -36,32 +36,32 @@ use etcdrun_etcd::{
     pki,
 };
 
-/// Takes a backup of a cluster: a snapshot, compressed with zstd and on request encrypted with age, and a manifest beside it.
+/// Takes a backup of a cluster: a snapshot, compressed with zstd and optionally encrypted with age, and a manifest next to it.
 ///
-/// It comes from a member that does not lead, if one is well, and is stored as it comes, so that neither memory nor disk has to
-/// hold it. Only a whole one gets its name: its size and the checksum at its end are compared first. It is named by cluster,
-/// revision and time, and counts once its manifest is there. Old backups of the same cluster are removed only after that.
+/// It comes from a healthy follower if there is one, and is stored as a stream, so that neither memory nor disk has to
+/// hold it. Only a complete one gets its name: its size and the checksum at its end are verified first. It is named by cluster,
+/// revision and time, and is complete once its manifest is written. Old backups of the same cluster are deleted only after that.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBackup {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The cluster's section `backup`: what the arguments below do not say, and how to get into a bucket.
+    /// The cluster's section `backup`: defaults for the arguments below, and access to a bucket.
     #[serde(default)]
     backup: BackupSection,
-    /// `file:FOLDER`, a whole path on the operator's machine, or `s3:BUCKET/PREFIX`.
+    /// `file:DIRECTORY`, an absolute path on the operator's workstation, or `s3:BUCKET/PREFIX`.
     #[serde(default)]
     to: Option<String>,
     /// Public keys of age or SSH to encrypt to.
     #[serde(default)]
     recipients: Option<Vec<String>>,
-    /// How many backups stay.
+    /// The number of backups to keep.
     #[serde(default)]
     keep_last: Option<u32>,
-    /// For how many days backups stay.
+    /// The number of days to keep backups.
     #[serde(default)]
     keep_days: Option<u32>,
-    /// The member that it is taken from, well or not.
+    /// The member to take it from, healthy or not.
     #[serde(default)]
     through: Option<String>,
 }

@@ -11,10 +11,10 @@ use crate::{
     model::{Effects, Outcome},
 };
 
-/// Makes the key that the backups of a cluster are signed with, unless it is there: `backups/CLUSTER.key` in the state folder.
+/// Creates the key that signs the backups of a cluster, if it does not exist: `backups/CLUSTER.key` in the state directory.
 ///
-/// The first backup makes it by itself. This is for playbooks that bring it to another machine, which is to take backups that are
-/// believed here.
+/// The first backup creates it too. This is for playbooks that copy it to another host, whose backups must be
+/// accepted here.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBackupKey {

@@ -20,26 +20,26 @@ use crate::{
 };
 use etcdrun_etcd::etcd::{ClusterRecord, Phase, settings};
 
-/// Decides whether the members of a cluster begin a new one, or go on with one that exists.
+/// Decides whether the members bootstrap a new cluster, or continue an existing one.
 ///
-/// A new one is begun only if the data folder of every member was read and is empty, and nothing here is known of a
-/// cluster of that name. A member that cannot be reached is not one without data. What else is found is left alone, or
-/// refused with the way out.
+/// A new one is bootstrapped only if the data directory of every member was read and is empty, and there is no record of a
+/// cluster of that name. An unreachable member does not count as empty. Anything else is not changed, or
+/// refused with the fix.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdBootstrap {
-    /// The cluster, by its `name` and `members`; a member's own if not given.
+    /// The cluster, by its `name` and `members`; default: the member's own.
     #[serde(default)]
     cluster: ClusterArgs,
     /// The cluster's section `etcd`.
     #[serde(default)]
     etcd: EtcdSection,
-    /// The folder for the data.
+    /// The data directory.
     data_dir: String,
-    /// Files that a member needs before it can start: without them on every member none is started.
+    /// Files that a member needs before it can start: no member starts before all members have them.
     #[serde(default)]
     requires: Vec<String>,
-    /// Where members connect to each other.
+    /// The peer port.
     #[serde(default = "peer_port")]
     peer_port: u16,
 }

@@ -18,8 +18,8 @@ use etcdrun_etcd::etcd::{Canary, Sight};
 
 /// Writes and reads a key several times a second, from when it is first called to when it is stopped.
 ///
-/// Each call says how the cluster has answered since: how many writes were acknowledged, which calls failed, and the longest
-/// time without an acknowledged write. It refuses once that was longer than `max_stall`.
+/// Each call reports how the cluster has answered since: how many writes were acknowledged, which calls failed, and the longest
+/// time without an acknowledged write. It fails if that was longer than `max_stall`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCanary {
@@ -28,7 +28,7 @@ pub struct EtcdCanary {
     /// The key.
     #[serde(default = "key")]
     key: String,
-    /// The longest the cluster may not answer.
+    /// The maximum time without an answer.
     #[serde(default = "max_stall")]
     max_stall: Seconds,
     #[serde(default)]
@@ -38,10 +38,10 @@ pub struct EtcdCanary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// It goes on.
+    /// The canary runs.
     #[default]
     Started,
-    /// It has ended.
+    /// The canary is stopped.
     Stopped,
 }
 

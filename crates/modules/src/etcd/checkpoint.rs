@@ -18,20 +18,20 @@ use crate::{
 };
 use etcdrun_etcd::etcd::{MemberClient, observe::observe};
 
-/// Sees to it that every member has put its log, up to now, into a snapshot on its disk.
+/// Forces a Raft snapshot on every member, so that its current log is in a snapshot on disk.
 ///
-/// A server that starts reads its log again from the last snapshot on. etcd 3.7 cannot read what 3.5 wrote there, and panics,
-/// so this belongs between 3.6 and 3.7. Members make a snapshot after so many entries (`snapshot-count`): entries
-/// that change nothing are added until all have made one. No data changes, and no revision.
+/// When etcd starts, it reads its log from the last snapshot on. etcd 3.7 cannot read entries of 3.5, and panics,
+/// so this belongs between 3.6 and 3.7. Members create a snapshot after `snapshot-count` entries: entries
+/// that change nothing are added until all have created one. No data changes, and no revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCheckpoint {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The folder for the data, on the members.
+    /// The data directory on the members.
     #[serde(default = "data_dir")]
     data_dir: String,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "patience")]
     timeout: Seconds,
 }

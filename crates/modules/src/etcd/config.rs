@@ -13,10 +13,10 @@ use crate::{
 };
 use etcdrun_etcd::etcd::{ServerConfig, environment, settings};
 
-/// Writes the settings of an etcd server, as the version that it runs understands them.
+/// Writes the settings of etcd, for the version that runs.
 ///
-/// They are variables for systemd's `EnvironmentFile`. The settings never let a server begin a new cluster: what the
-/// first start needs beyond them is told by `etcd_bootstrap`.
+/// They are variables for systemd's `EnvironmentFile`. With these settings etcd never bootstraps a new cluster: the
+/// initial settings for a bootstrap come from `etcd_bootstrap`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdConfig {
@@ -24,33 +24,33 @@ pub struct EtcdConfig {
     dest: String,
     /// The member's name.
     name: String,
-    /// The version that is to read it, if it is not the one of the section: one on the way there.
+    /// The version of etcd, if it differs from the section: a version on an upgrade path.
     #[serde(default)]
     version: Option<Version>,
-    /// The address that etcd binds, beside loopback, and tells others.
+    /// The address that etcd binds, besides loopback, and advertises.
     ip: String,
-    /// The section `etcd`, with what is special to this member.
+    /// The section `etcd`, merged with that of this member.
     #[serde(default)]
     etcd: EtcdSection,
     /// The cluster's section `auth`.
     #[serde(default)]
     auth: AuthSection,
-    /// The folder for the data.
+    /// The data directory.
     data_dir: String,
-    /// Where clients connect.
+    /// The client port.
     #[serde(default = "client_port")]
     client_port: u16,
-    /// Where the other members connect.
+    /// The peer port.
     #[serde(default = "peer_port")]
     peer_port: u16,
-    /// The file with the server's certificate, on the target.
+    /// The file with the member's certificate, on the target.
     certificate: String,
     /// The file with its key.
     key: String,
-    /// The file with the certificates of those who are trusted.
+    /// The file with the trusted CA certificates.
     authority: String,
-    /// The unit that reads the settings when it starts: while it runs, new ones wait beside the file, as FILE.next, until
-    /// `etcd_service` restarts it. A new peer address waits also while it is stopped: etcd has to be told first.
+    /// The unit that reads the settings at start: while it runs, new ones are staged next to the file, as FILE.next, until
+    /// `etcd_service` restarts it. A new peer address is staged also while it is stopped: it has to be registered in etcd first.
     #[serde(default)]
     stage_for: Option<String>,
 }

@@ -15,10 +15,10 @@ use etcdrun_etcd::etcd::{
     rules::{Consent, Gate, Profile, Situation, judge},
 };
 
-/// Defragments the database of one member, if enough of it is unused, or while there is an alarm for space.
+/// Defragments the database of one member, if enough of it is unused, or while there is the alarm NOSPACE.
 ///
-/// The member answers nothing meanwhile, so the others must be a majority. The leader comes last: it also keeps everybody
-/// else from writing.
+/// The member does not answer during this, so the others must be a majority. The leader comes last: it also blocks
+/// all writes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdDefrag {
@@ -29,10 +29,10 @@ pub struct EtcdDefrag {
     /// How much of the database must be unused, in percent.
     #[serde(default = "ten_percent")]
     unused: u8,
-    /// Also where the cluster stops answering meanwhile, as one of one or two members does.
+    /// Accept that the cluster loses quorum during this (needed for one or two members).
     #[serde(default)]
     allow_outage: bool,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "ten_minutes")]
     timeout: Seconds,
 }

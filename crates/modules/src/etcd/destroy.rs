@@ -18,29 +18,29 @@ use etcdrun_etcd::etcd::UNIT;
 const BODY: &str =
     concat!(include_str!("../support/systemd.sh"), include_str!("../support/aside.sh"), include_str!("destroy.sh"));
 
-/// Takes away what a cluster was made of: on a machine, the server with its data; here, what is known of the cluster.
+/// Deletes a cluster: on a host, etcd with its data; on the operator's workstation, the records of the cluster.
 ///
-/// Nobody asks whether the cluster can spare its members. So the name of the cluster has to be said twice, and a machine that is a
-/// member of another cluster is left alone. `etcdrun destroy` takes a last backup, and asks.
+/// There is no quorum check. So the name of the cluster is required twice, and a host that is a
+/// member of another cluster is not changed. `etcdrun destroy` takes a last backup, and prompts.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdDestroy {
-    /// Which step it is.
+    /// The step.
     state: DestroyState,
     /// The cluster's name.
     cluster: String,
-    /// Its name once more.
+    /// Its name, repeated.
     confirm: String,
-    /// The folder for the data.
+    /// The data directory.
     #[serde(default = "data_dir")]
     data_dir: String,
-    /// The folder with the settings and the keys.
+    /// The directory with the settings and the keys.
     #[serde(default = "config_dir")]
     config_dir: String,
-    /// The server.
+    /// The etcd binary.
     #[serde(default)]
     server: Option<String>,
-    /// Set the data, and here what is known of the cluster, aside rather than remove it.
+    /// Move the data and the records of the cluster aside instead of deleting them.
     #[serde(default)]
     keep_data: bool,
 }
@@ -48,9 +48,9 @@ pub struct EtcdDestroy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum DestroyState {
-    /// The target is no member any more.
+    /// The target is no longer a member.
     Gone,
-    /// The state folder knows nothing of the cluster any more: neither that it was formed, nor its authority and certificates.
+    /// The state directory has no records of the cluster any more: neither its ID, nor its CA and certificates.
     Forgotten,
 }
 

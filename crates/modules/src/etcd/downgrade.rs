@@ -17,22 +17,22 @@ use etcdrun_etcd::etcd::{
     observe::{Observation, Series, observe},
 };
 
-/// Asks etcd whether its data can go back to the minor version before, lets it, or calls it off. From 3.6 on.
+/// Validates, enables or cancels a downgrade to the previous minor version in etcd. From 3.6 on.
 ///
-/// Once it is enabled, this waits until every member says that version for the cluster and for its data: only then may the
-/// first member be put back. The members themselves are left alone. As long as a member still runs the old version, its cluster is
-/// of that version, and the others go back without it.
+/// After it is enabled, this waits until every member reports that version for the cluster and for its data: only then may the
+/// first member be downgraded. The members themselves are not changed. As long as a member still runs the old version, its cluster
+/// has that version, and the others can be downgraded without this.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdDowngrade {
-    /// What is to be done.
+    /// What to do.
     state: DowngradeState,
-    /// The version to go back to; its minor version counts.
+    /// The version to downgrade to; only its minor version matters.
     #[serde(default)]
     version: Option<Version>,
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Give up waiting after this long.
+    /// The timeout.
     #[serde(default = "one_minute")]
     timeout: Seconds,
 }
@@ -40,11 +40,11 @@ pub struct EtcdDowngrade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum DowngradeState {
-    /// It could be done.
+    /// The downgrade is possible.
     Validated,
-    /// It is allowed, and the data is ready for it.
+    /// The downgrade is enabled, and the data is ready for it.
     Enabled,
-    /// It is not allowed any more.
+    /// The downgrade is cancelled.
     Cancelled,
 }
 

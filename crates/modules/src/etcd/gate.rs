@@ -27,60 +27,60 @@ use etcdrun_etcd::etcd::{
     snapshot,
 };
 
-/// Waits until all rules hold that guard a change of a cluster, and says which does not.
+/// Waits until all rules for a change of a cluster pass, and reports which fail.
 ///
-/// It only looks. Which rules count depends on what is to be done (`profile`) and when (`gate`); docs/gates.md has the list.
-/// What cannot become true by waiting fails at once, everything else when the time is over.
+/// It is read-only. Which rules apply depends on the kind of change (`profile`) and the time (`gate`); docs/gates.md has the list.
+/// A rule that cannot pass by waiting fails at once, any other at the timeout.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdGate {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// What is to be done.
+    /// What to do.
     profile: GateProfile,
-    /// When this is.
+    /// The point of the rollout.
     #[serde(default)]
     gate: GateMoment,
-    /// The member in turn.
+    /// The member being changed.
     #[serde(default)]
     name: Option<String>,
-    /// Other members that go down with it, because they are on the same machine.
+    /// Other members that stop with it, because they are on the same hypervisor.
     #[serde(default)]
     along: Vec<String>,
-    /// What is to happen to the list of members.
+    /// The membership change.
     #[serde(default)]
     change: Option<GateChange>,
-    /// What the member in turn was found to be when it was decided that it goes. If it is something else by now, the gate is shut.
+    /// The state of the member being changed when its removal was decided. If it has changed since, the gate refuses.
     #[serde(default)]
     decided: Option<GateDecided>,
-    /// The guest of the member in turn is powered off before it is taken out.
+    /// The guest of the member being changed is powered off before its removal.
     #[serde(default)]
     fenced: bool,
-    /// For an upgrade: the version from which it goes.
+    /// For an upgrade: the old version.
     #[serde(default)]
     from: Option<Version>,
-    /// For an upgrade: the version to which it goes.
+    /// For an upgrade: the new version.
     #[serde(default)]
     to: Option<Version>,
-    /// The file of the new server on the members, and what the catalogue says its checksum is.
+    /// The new etcd binary on the members, and its checksum in `etcd_releases`.
     #[serde(default)]
     server: Option<GateServer>,
-    /// A snapshot on this machine, which is verified; `false` if none is wanted.
+    /// A snapshot on the operator's workstation, which is verified; `false` if none is required.
     #[serde(default)]
     snapshot: Option<Value>,
-    /// The field `observation` of an earlier gate: what must not have changed since.
+    /// The field `observation` of an earlier gate, for rules that compare.
     #[serde(default)]
     before: Option<Value>,
-    /// The folder for the data.
+    /// The data directory.
     #[serde(default = "data_dir")]
     data_dir: String,
-    /// The cluster may stop answering, as one of one or two members does.
+    /// Accept that the cluster loses quorum (needed for one or two members).
     #[serde(default)]
     allow_outage: bool,
-    /// Go from 3.4 to 3.5 although authentication is on.
+    /// Upgrade from 3.4 to 3.5 with authentication enabled.
     #[serde(default)]
     allow_auth_hop: bool,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "one_minute")]
     timeout: Seconds,
 }
@@ -91,29 +91,29 @@ pub struct EtcdGate {
 enum GateProfile {
     /// Another version, up or down.
     Upgrade,
-    /// The same version again: settings, keys, a boot.
+    /// A restart: settings, keys, a reboot.
     Restart,
-    /// A member goes, and another comes.
+    /// One member replaces another.
     Replace,
     /// The quota is used up.
     Nospace,
-    /// Certificates are expired.
+    /// Certificates have expired.
     Certificate,
 }
 
-/// A change of the list of members.
+/// A membership change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum GateChange {
-    /// A learner comes.
+    /// A learner is added.
     Add,
-    /// The member in turn goes, to be replaced.
+    /// The member being changed is removed, to be replaced.
     Remove,
-    /// The member in turn goes, for good.
+    /// The member being changed is removed for good.
     Shrink,
 }
 
-/// What a member was found to be.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum GateDecided {
@@ -121,26 +121,26 @@ enum GateDecided {
     Dead,
     /// A voter that runs, on damaged data.
     Corrupt,
-    /// No voter any more.
+    /// Not a voter any more.
     Gone,
 }
 
-/// When rules are asked.
+/// When rules are checked.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum GateMoment {
-    /// Once, before the first member has its turn: the data of all members is compared, for which each of them reads all that it has.
+    /// Once, before the first turn: the data of all members is compared, for which each member reads its whole database.
     Begin,
-    /// Before anything is done to a member.
+    /// Before a member is changed.
     #[default]
     Before,
     /// Right before it is stopped.
     Stop,
-    /// Once it has started again.
+    /// After it has started again.
     After,
-    /// Once all members have had their turn.
+    /// After all members have had their turn.
     Settled,
-    /// Before a member whose turn has failed gets back the version that it had.
+    /// Before a member whose turn has failed is rolled back.
     Back,
 }
 
@@ -150,7 +150,7 @@ struct GateServer {
     /// The file on the members.
     #[serde(default)]
     path: String,
-    /// The checksum of the release in the catalogue.
+    /// The checksum of the release in `etcd_releases`.
     #[serde(default)]
     sha256: String,
 }

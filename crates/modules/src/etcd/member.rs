@@ -18,31 +18,31 @@ use etcdrun_etcd::etcd::{
     rules::{Answer, Consent, Gate, MemberChange, Profile, Situation, judge},
 };
 
-/// Adds a member to a cluster as a learner, gives it a vote, or takes it out.
+/// Adds a member to a cluster as a learner, promotes it to a voter, or removes it.
 ///
-/// Nothing but learners is ever added: a voter that has not started counts against the majority. A learner gets its vote
-/// once it has applied what the leader had; one that does not get there in time is taken out again. A member that is alive
-/// goes only after another has taken its place, and never while it leads.
+/// Only learners are added: a voter that has not started counts against the quorum. A learner is promoted
+/// once it has caught up with the leader; one that does not catch up in time is removed again. A healthy member
+/// is removed only after another has replaced it, and never while it is the leader.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdMember {
     /// The member.
     name: String,
-    /// What it is to be.
+    /// The wanted state.
     state: MemberState,
-    /// The cluster; a member's own if not given. Who comes is among its `members`.
+    /// The cluster; default: the member's own. A new member is in its `members`.
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Where the other members connect.
+    /// The peer port.
     #[serde(default = "peer_port")]
     peer_port: u16,
-    /// Another one has taken its place already.
+    /// Another member has already replaced it.
     #[serde(default)]
     replaced: bool,
-    /// The cluster may have one member less, for good.
+    /// Allow the cluster to have one member less, for good.
     #[serde(default)]
     allow_shrink: bool,
-    /// How long a learner has to catch up.
+    /// How long a learner may take to catch up.
     #[serde(default = "five_minutes")]
     timeout: Seconds,
 }
@@ -52,7 +52,7 @@ pub struct EtcdMember {
 enum MemberState {
     /// Listed, at least as a learner.
     Learner,
-    /// Listed, with a vote.
+    /// Listed, as a voter.
     Voter,
     /// Not listed.
     Absent,

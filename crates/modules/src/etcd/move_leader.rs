@@ -15,21 +15,21 @@ use etcdrun_etcd::etcd::{
     observe::observe,
 };
 
-/// Hands the lead of a cluster over to another member, if this one has it.
+/// Transfers leadership to another member, if this one is the leader.
 ///
-/// To one that is well, votes and has caught up; those with the newest version first. Who leads is read again right before.
-/// A member that does not lead is left alone.
+/// The new leader is a healthy voter that has caught up; those with the newest version first. The leader is checked again right before.
+/// If this member is not the leader, nothing happens.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdMoveLeader {
-    /// The member that is not to lead.
+    /// The member that should not be the leader.
     name: String,
-    /// Members that are not to lead next either.
+    /// Other members that should not become the leader.
     #[serde(default)]
     not_to: Vec<String>,
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "ten_seconds")]
     timeout: Seconds,
 }

@@ -18,7 +18,7 @@ use etcdrun_etcd::etcd::{
     observe::{Observation, observe},
 };
 
-/// Says in which order members are best changed, as things are now: those that are not well, then followers, then the leader.
+/// Returns the order in which to change members, in their current state: unhealthy members, then followers, then the leader.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdOrder {

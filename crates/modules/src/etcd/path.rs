@@ -21,29 +21,29 @@ use etcdrun_etcd::etcd::{
     rules::Consent,
 };
 
-/// Says through which versions a cluster has to go from what its members run to the version that is wanted.
+/// Finds the versions on the path from the current to the wanted version of a cluster.
 ///
-/// One minor version at a time, each to a release of the catalogue. It fails where there is no way, and says why.
+/// One minor version at a time, each to a release of `etcd_releases`. If there is no path, it fails with the reason.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdPath {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The version that is wanted.
+    /// The wanted version.
     version: Version,
-    /// The catalogue.
+    /// The releases: `etcd_releases`.
     #[serde(default)]
     releases: IndexMap<String, Release>,
     /// Down instead of up.
     #[serde(default)]
     down: bool,
-    /// Go from 3.4 to 3.5 although authentication is on.
+    /// Upgrade from 3.4 to 3.5 with authentication enabled.
     #[serde(default)]
     allow_auth_hop: bool,
     /// The cluster's `clients`.
     #[serde(default)]
     clients: Vec<EtcdClient>,
-    /// What runs before a hop may have to be put back, so the catalogue must have it too.
+    /// Whether the old version may be needed for a rollback, so that `etcd_releases` must have it too.
     #[serde(default)]
     rollback: bool,
 }

@@ -23,27 +23,27 @@ use crate::{
     remote::Payload,
 };
 
-/// Puts the server of a release on the target, with the checksum that the catalogue has for it.
+/// Installs the etcd binary of a release on the target, with the checksum of `etcd_releases`.
 ///
-/// A release is a binary, or a tarball as etcd publishes them (`.tar.gz`), of which the server is unpacked.
+/// A release is a binary, or a tarball as etcd publishes it (`.tar.gz`), from which the binary is unpacked.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdRelease {
     /// The release.
     version: Version,
-    /// The catalogue.
+    /// The releases: `etcd_releases`.
     #[serde(default)]
     releases: IndexMap<String, Release>,
-    /// The path of the server on the target.
+    /// The path of the etcd binary on the target.
     dest: String,
-    /// Replace also the version of a server that runs.
+    /// Also replace the version of a running etcd.
     #[serde(default)]
     replace: bool,
     /// The file on the target that a release with a `url` was downloaded to.
     #[serde(default)]
     downloaded: Option<String>,
-    /// The name of the target's cluster. Where servers run, its members get the file one after the other: disks that are busy with it
-    /// slow down a minority only.
+    /// The name of the target's cluster. While etcd runs, its members get the file one at a time: disks that are busy with it
+    /// slow down only a minority.
     #[serde(default)]
     cluster: Option<String>,
 }

@@ -36,45 +36,45 @@ use etcdrun_etcd::{
     },
 };
 
-/// Makes of a backup the data of a new cluster, one step a task.
+/// Restores a backup as the data of a new cluster, one step per task.
 ///
 /// Every member gets the same data, with a new token, so that no member of an old cluster can join, and with a revision beyond
-/// any that clients have seen. What was there is set aside beside it. `playbooks/restore.yaml` has the steps in their order.
+/// any that clients have seen. Old data is moved aside. `playbooks/restore.yaml` has the steps in their order.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdRestore {
-    /// Which step it is.
+    /// The step.
     state: RestoreState,
     #[serde(default)]
     cluster: ClusterArgs,
     /// The cluster's section `backup`.
     #[serde(default)]
     backup: BackupSection,
-    /// Where members connect to each other.
+    /// The peer port.
     #[serde(default = "peer_port")]
     peer_port: u16,
-    /// The folder for the data.
+    /// The data directory.
     #[serde(default = "data_dir")]
     pub(super) data_dir: String,
-    /// Whom the data belongs to.
+    /// The owner of the data.
     #[serde(default = "user")]
     pub(super) user: String,
-    /// The member that the task is about.
+    /// The member.
     #[serde(default)]
     pub(super) name: Option<String>,
-    /// `file:FOLDER`, `s3:BUCKET/PREFIX`, or `file:` and a snapshot as etcdctl saves it.
+    /// `file:DIRECTORY`, `s3:BUCKET/PREFIX`, or `file:` and a snapshot of `etcdctl snapshot save`.
     #[serde(default)]
     from: Option<String>,
-    /// The newest backup that was there at this time.
+    /// Use the newest backup at or before this time.
     #[serde(default)]
     at: Option<String>,
-    /// The backup of this name.
+    /// Use the backup with this name.
     #[serde(default)]
     which: Option<String>,
-    /// The cluster that it is a backup of, if not of this one.
+    /// The cluster of the backup, if it is another one.
     #[serde(default)]
     backup_of: Option<String>,
-    /// By how much the revision goes up; all before counts as compacted. With 0 it stays as it was.
+    /// Add this to the revision and mark everything before it compacted; 0 keeps the revisions.
     #[serde(default = "bump")]
     bump_revision: u64,
     /// The version that the members run.
@@ -83,13 +83,13 @@ pub struct EtcdRestore {
     /// Whether a cluster that serves may be replaced.
     #[serde(default)]
     force: bool,
-    /// Whether a backup may be taken that was not signed with a key that is here.
+    /// Whether to accept a backup that was not signed with a known key.
     #[serde(default)]
     unauthenticated: bool,
-    /// What `prepared` has said.
+    /// The token that `prepared` has returned.
     #[serde(default)]
     token: Option<String>,
-    /// The file with the settings of the server, for a drill.
+    /// The file with the settings of etcd, for a drill.
     #[serde(default)]
     pub(super) environment: Option<String>,
 }
@@ -97,21 +97,21 @@ pub struct EtcdRestore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum RestoreState {
-    /// The backup is found, read from end to end, and made the data of a new cluster, on the operator's machine.
+    /// The backup is found, read completely, and turned into the data of a new cluster, on the operator's workstation.
     Prepared,
-    /// A server on the data, on the target and apart from everybody, has started and had what the backup says; nothing of it is left.
+    /// An isolated etcd on the target has served the data of the backup; it was removed again.
     Proved,
-    /// The data is on the member, beside what is there.
+    /// The data is on the member, next to its current data.
     Placed,
-    /// It is written down that this is another cluster from now on.
+    /// The ID of the new cluster is recorded.
     Recorded,
-    /// etcd is stopped, the old data is set aside, and the new data is in its place.
+    /// etcd is stopped, the old data is moved aside, and the new data is in place.
     Switched,
     /// etcd is started.
     Started,
-    /// All members say the same of all their data.
+    /// All members have the same hash.
     Compared,
-    /// A drill: the target has had a server on the backup's data, which had all that the backup says, and nothing of it is left.
+    /// A drill: an isolated etcd on the target has served the data of the backup; it was removed again.
     Drilled,
 }
 

@@ -13,19 +13,19 @@ use etcdrun_etcd::etcd::UNIT;
 const BODY: &str =
     concat!(include_str!("../support/systemd.sh"), include_str!("../support/aside.sh"), include_str!("retire.sh"));
 
-/// Stops etcd on a machine whose member leaves its cluster, and sets its data aside.
+/// Stops etcd on the host of a removed member, and moves its data aside.
 ///
-/// Nothing is deleted: the folder gets another name, with the time in it. What a member that was taken out has written can
-/// never join a cluster again, so the folder must not be in the way of a new member.
+/// Nothing is deleted: the directory is renamed, with the time in its name. The data of a removed member can
+/// never join a cluster again, so it must not be used by a new member.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdRetire {
-    /// The folder for the data.
+    /// The data directory.
     data_dir: String,
     /// Do not start it at boot any more.
     #[serde(default)]
     disable: bool,
-    /// Only what an attempt to join left behind goes, of which this file is the mark. Other data is an error.
+    /// Move only data of an unfinished join, which this file marks. Other data is an error.
     #[serde(default)]
     unfinished: Option<String>,
 }

@@ -18,33 +18,33 @@ use crate::{
 };
 use etcdrun_etcd::{etcd::UNIT, etcd::observe::observe};
 
-/// Looks at what every member of a cluster without a majority still has. Where a majority has its data, it is enough to start
-/// etcd there; else it takes a snapshot of the member that has the most.
+/// Inspects what data every member of a cluster without quorum still has. If a majority has its data, it is enough to start
+/// etcd there; otherwise it takes a snapshot of the most up-to-date member.
 ///
-/// Which one that is, the ends of their logs say: the highest term, then the most entries, as raft itself would choose. The
-/// snapshot comes from a server on a copy of that member's data, which counts all of its log as agreed on: an entry that was
-/// acknowledged is in it, if this member ever had it. The data itself is not touched. A cluster that serves, or that might, is
+/// That is the member with the highest term, then the highest index, as Raft itself would choose. The
+/// snapshot comes from an etcd on a copy of that member's data, which treats its whole log as committed: an entry that was
+/// acknowledged is in it, if this member ever had it. The data itself is not changed. A cluster that serves, or that might, is
 /// refused.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdSalvage {
-    /// Which step it is.
+    /// The step.
     state: SalvageState,
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The folder for the data.
+    /// The data directory.
     data_dir: String,
-    /// Whom the data belongs to.
+    /// The owner of the data.
     user: String,
-    /// The file with the settings of the server.
+    /// The file with the settings of etcd.
     environment: String,
-    /// The member to take it from; the one with the most if not given. For `saved` it is the target itself.
+    /// The member to take it from; default: the most up-to-date one. For `saved` it is the target itself.
     #[serde(default)]
     pub(super) through: Option<String>,
-    /// Go on although nobody can tell whether the cluster serves, or although a restore broke off.
+    /// Continue although it is unknown whether the cluster serves, or although a restore was interrupted.
     #[serde(default)]
     pub(super) force: bool,
-    /// How many members have to run so that the cluster serves, as `looked` has said.
+    /// The number of members that must run so that the cluster serves, as returned by `looked`.
     #[serde(default)]
     majority: usize,
 }
@@ -52,13 +52,13 @@ pub struct EtcdSalvage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SalvageState {
-    /// It is known what every member has.
+    /// The data of every member is known.
     Looked,
     /// etcd was started on the target.
     Started,
     /// The cluster serves again.
     Served,
-    /// What the target has is a snapshot in the state folder.
+    /// A snapshot of the target's data is in the state directory.
     Saved,
 }
 

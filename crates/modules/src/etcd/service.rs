@@ -41,32 +41,32 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How often leadership is transferred away before that is given up.
 const TRANSFERS: usize = 3;
 
-/// Starts etcd on a member, and restarts it where files changed that it reads only when it starts.
+/// Starts etcd on a member, and restarts it if files have changed that it reads only at start.
 ///
 /// Members restart one at a time, each only while the other voters that etcd lists have a majority without it; where they do not
-/// yet, they have 15 seconds. The leader first transfers leadership, and then the others are looked at once more. Where the settings
-/// have a new peer address, etcd is told before the member starts with it. A member that restarts is awaited: until it answers, and
+/// yet, they have 15 seconds. The leader first transfers leadership, and then the others are checked once more. If the settings
+/// have a new peer address, it is registered in etcd before the member starts with it. Then etcdrun waits until the member answers, and
 /// has caught up.
 ///
-/// What waits beside a file, as FILE.next, goes into its place right before the start. That is new, and etcd may die of it: so every
-/// other member has to answer then, and a change that a member does not survive costs that one only.
+/// Staged files (FILE.next) are put in place right before the start. etcd may fail with new files: so every
+/// other member has to answer then, and a bad change affects only one member.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdService {
-    /// The member that the target is.
+    /// The member on the target.
     name: String,
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The program that should run; another one that runs gives way to it.
+    /// The etcd binary that should run; another running one is replaced.
     #[serde(default)]
     server: Option<String>,
-    /// Files that etcd reads when it starts.
+    /// Files that etcd reads at start.
     #[serde(default)]
     reads: Vec<String>,
-    /// The server's certificate, which it reads all the time. One that waits beside it goes into place with its key.
+    /// The member's certificate, which etcd reads at every handshake. A staged one is put in place with its key.
     #[serde(default)]
     certificate: Option<String>,
-    /// Restart also where the cluster stops answering meanwhile, as one of one or two members does.
+    /// Accept that the cluster loses quorum during the restart (needed for one or two members).
     #[serde(default)]
     allow_outage: bool,
 }

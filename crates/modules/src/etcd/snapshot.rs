@@ -27,31 +27,31 @@ use etcdrun_etcd::etcd::{
     snapshot::{self, Snapshot, SnapshotError},
 };
 
-/// Takes a snapshot of a cluster, and keeps it on the operator's machine or on the target.
+/// Takes a snapshot of a cluster, and stores it on the operator's workstation or on the target.
 ///
-/// It comes from a member that does not lead, if one is well, and goes to disk as it comes. Only a whole one is kept: its size
+/// It comes from a healthy follower if there is one, and is written to disk as a stream. Only a complete one is kept: its size
 /// and the checksum at its end are compared after it has reached the disk, and only then it gets its name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdSnapshot {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The file; if it ends in a slash, a folder, in which it is named by cluster and time. On the operator's machine a
-    /// relative path is beside the playbook.
+    /// The file; if it ends in a slash, a directory, in which it is named by cluster and time. On the operator's workstation a
+    /// relative path is relative to the playbook.
     dest: String,
-    /// Where that is.
+    /// Where to store it.
     #[serde(default)]
     on: SnapshotPlace,
-    /// The member that it is taken from.
+    /// The member to take it from.
     #[serde(default)]
     through: Option<String>,
-    /// A snapshot on the operator's machine that will do, if it is not older than `max_age`: then no other is taken.
+    /// An existing snapshot on the operator's workstation: if it is not older than `max_age`, no other is taken.
     #[serde(default)]
     unless: Option<String>,
-    /// How old that may be.
+    /// The maximum age of that snapshot.
     #[serde(default = "half_an_hour")]
     max_age: Seconds,
-    /// How much of it comes in a second, at most: `64MiB`. By default as fast as it can.
+    /// The maximum transfer rate per second, like `64MiB`; default: unlimited.
     #[serde(default)]
     rate: Option<ByteSize>,
 }
@@ -64,7 +64,7 @@ fn half_an_hour() -> Seconds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SnapshotPlace {
-    /// The operator's machine.
+    /// The operator's workstation.
     #[default]
     Operator,
     /// The host of the task.

@@ -15,10 +15,10 @@ use etcdrun_etcd::etcd::observe::{Observation, observe};
 
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Refuses to go on where a cluster was written to since a backup that an earlier process has taken.
+/// Fails if a cluster was written to since a backup that an earlier process has taken.
 ///
-/// A run that is resumed may be days older than its backup. Within one process it is only seconds, in which clients may well write:
-/// then you have stopped them, or do not need what they write. Only members that answer count.
+/// A resumed run may continue days after its backup. Within one process it is only seconds, in which clients may write:
+/// either you have stopped them, or you do not need these writes. Only members that answer count.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdUnwritten {
@@ -29,9 +29,9 @@ pub struct EtcdUnwritten {
     revision: i64,
     /// When it was taken.
     at: String,
-    /// By which process: `by` of `etcd_backup`.
+    /// The process that took it: `by` of `etcd_backup`.
     by: String,
-    /// The id of the cluster that it is of, in hexadecimal.
+    /// The ID of its cluster, in hexadecimal.
     cluster_id: String,
 }
 

@@ -24,16 +24,16 @@ use etcdrun_etcd::etcd::{
     rules::is_off,
 };
 
-/// Fails if a member still has data of the v2 API, or requests of it in its log: etcd 3.6 does not start with either.
+/// Fails if a member still has v2 API data, or v2 requests in its log: etcd 3.6 does not start with either.
 ///
-/// It only looks, as `etcdutl check v2store` does, while all members serve: at the newest snapshot of the log of each member, and at
-/// the log behind it, which is sent here.
+/// It is read-only, like `etcdutl check v2store`, while all members serve: it reads the newest snapshot of the log of each member, and
+/// the log after it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdV2Content {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// The folder for the data, on the members.
+    /// The data directory on the members.
     #[serde(default = "data_dir")]
     data_dir: String,
 }

@@ -14,16 +14,16 @@ use super::{
 use crate::model::{Effects, Outcome, Seconds, Value};
 use etcdrun_etcd::etcd::{ClusterRecord, ClusterStatus, Phase, look};
 
-/// Waits until every member of a cluster answers and all of them agree on who belongs to it and who leads.
+/// Waits until every member of a cluster answers, and all of them report the same members and the same leader.
 ///
-/// Each member is asked through its own host, so the operator needs no route to it. What is then known of the cluster is
-/// kept in the state folder, so that nobody begins it a second time.
+/// Each member is queried through its own host, so the operator needs no route to it. The cluster ID is then
+/// stored in the state directory, so that the cluster is not bootstrapped a second time.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCluster {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "two_minutes")]
     timeout: Seconds,
 }

@@ -14,48 +14,48 @@ use super::{
 };
 use crate::model::{Effects, FileMode, Resource, Value};
 
-/// Puts a file of the operator, a text, or a whole folder on the target.
+/// Copies a file, a text, or a complete directory of the operator to the target.
 ///
-/// The file is written beside its destination and renamed over it, so that nobody sees half of it. Owner, group
-/// and mode of a file that exists stay as they are unless others are given. A link at `dest` is replaced by the
+/// The file is written next to its destination and renamed over it, so that a partial file is never visible. Owner, group
+/// and mode of an existing file are kept unless set. A link at `dest` is replaced by the
 /// file, unless `follow` is set; a link to a directory counts as a directory.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Copy {
-    /// The file or folder of the operator; a relative path is looked for in the role's `files` and beside the
-    /// playbook. A folder is copied with all that is in it; with a trailing slash, only what is in it.
+    /// The file or directory of the operator; a relative path is searched in the role's `files` and next to the
+    /// playbook. A directory is copied with its content; with a trailing slash, only its content.
     #[serde(default)]
     src: Option<String>,
     /// The text of the file, instead of `src`. A mapping or a list is written as JSON.
     #[serde(default)]
     content: Option<Value>,
     /// The path on the target. A directory, or a path that ends in a slash, takes the file under its own name;
-    /// such a directory is made if it is missing.
+    /// such a directory is created if it is missing.
     dest: String,
-    /// The user who shall own the file, by name or number.
+    /// The owner of the file, by name or UID.
     #[serde(default)]
     owner: Option<String>,
-    /// The group that shall own the file, by name or number.
+    /// The group of the file, by name or GID.
     #[serde(default)]
     group: Option<String>,
     /// Permission bits of the file.
     #[serde(default)]
     mode: Option<FileMode>,
-    /// Permission bits of directories that are made on the way.
+    /// Permission bits of parent directories that are created.
     #[serde(default)]
     directory_mode: Option<FileMode>,
     /// Keep the previous file under a name with the time in it.
     #[serde(default)]
     backup: bool,
-    /// Replace a file that has another content; `false` writes it only where none is yet.
+    /// Replace a file that has another content; `false` writes it only if there is none yet.
     #[serde(default = "yes")]
     force: bool,
-    /// Decrypt a `src` that is encrypted with age; `false` copies it as it is.
+    /// Decrypt a `src` that is encrypted with age; `false` copies it encrypted.
     #[serde(default = "yes")]
     decrypt: bool,
     /// `src` is a file that is already on the target.
     #[serde(default)]
     remote_src: bool,
-    /// Write to the file that a link at `dest` points to, rather than replacing the link.
+    /// Write to the file that a link at `dest` points to, instead of replacing the link.
     #[serde(default)]
     follow: bool,
     /// A command that must accept the new file before it is put in place; `%s` stands for its path. Runs without

@@ -36,7 +36,7 @@ const BODY: &str = concat!(
 /// Downloads a file to the target and verifies it.
 ///
 /// The file is downloaded only if the one in place has another checksum. The target does it with curl or GNU wget if it
-/// can; otherwise the operator downloads the file and sends it over.
+/// can; otherwise the operator downloads the file and uploads it.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Download {
     /// Where the file is: http or https. Up to ten redirects are followed.
@@ -46,7 +46,7 @@ pub struct Download {
     /// The file's SHA-256 checksum, in hexadecimal.
     #[serde(default)]
     sha256: Option<String>,
-    /// Take whatever the URL gives, without a checksum. A file that is already there stays, unless `force` is set.
+    /// Accept any content of the URL, without a checksum. An existing file is kept, unless `force` is set.
     #[serde(default)]
     unverified: bool,
     /// With `unverified`: download each time, and replace the file if it differs.
@@ -55,16 +55,16 @@ pub struct Download {
     /// Headers of the request, such as `Authorization`.
     #[serde(default)]
     headers: IndexMap<String, String>,
-    /// How long the whole download may take.
+    /// The timeout of the download.
     #[serde(default = "five_minutes")]
     timeout: Seconds,
     /// Who downloads.
     #[serde(default)]
     via: Via,
-    /// The user who shall own the file, by name or number.
+    /// The owner of the file, by name or UID.
     #[serde(default)]
     owner: Option<String>,
-    /// The group that shall own the file, by name or number.
+    /// The group of the file, by name or GID.
     #[serde(default)]
     group: Option<String>,
     /// Permission bits of the file.
@@ -88,7 +88,7 @@ enum Via {
     Auto,
     /// The target only.
     Target,
-    /// The operator, who sends the file over.
+    /// The operator, who uploads the file.
     Operator,
 }
 

@@ -18,24 +18,24 @@ use crate::{
     remote::Payload,
 };
 
-/// Brings a file of the target to the operator's machine.
+/// Copies a file of the target to the operator's workstation.
 ///
-/// It is stored as `DEST/HOST/PATH`, so that the files of several hosts do not meet; `flat` stores it as `dest`. A file
-/// that is already there with the same content is not brought again.
+/// It is stored as `DEST/HOST/PATH`, so that the files of several hosts do not collide; `flat` stores it as `dest`. A file
+/// that already exists with the same content is not copied again.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Fetch {
     /// The file on the target.
     src: String,
-    /// The folder on the operator's machine; with `flat`, the file, or a folder if it ends in a slash. A relative path
-    /// is beside the playbook.
+    /// The directory on the operator's workstation; with `flat`, the file, or a directory if it ends in a slash. A relative path
+    /// is relative to the playbook.
     dest: String,
     /// Store the file as `dest`, without the host's name and the path.
     #[serde(default)]
     flat: bool,
-    /// Fail if the file is missing; otherwise the task is ok and `dest` stays as it is.
+    /// Fail if the file is missing; otherwise the task is ok and `dest` is not changed.
     #[serde(default = "yes")]
     fail_on_missing: bool,
-    /// Fail if the file is larger: what a host sends must not fill the operator's disk.
+    /// Fail if the file is larger: a host must not be able to fill the operator's disk.
     #[serde(default = "one_gibibyte")]
     max_size: ByteSize,
 }

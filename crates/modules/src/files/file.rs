@@ -11,34 +11,34 @@ use crate::{
 
 const BODY: &str = concat!(include_str!("../support/attributes.sh"), include_str!("file.sh"));
 
-/// Makes directories and links, sets owner, group and mode, and removes files and directories.
+/// Creates directories and links, sets owner, group and mode, and removes files and directories.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct File {
     /// The path on the target.
     #[serde(alias = "dest", alias = "name")]
     path: String,
-    /// What `path` should be. Without it, whatever is there gets the attributes.
+    /// What `path` should be. Without it, the existing path gets the attributes.
     #[serde(default)]
     state: Option<State>,
     /// What a link points to; a relative target of a symbolic link is relative to the link.
     #[serde(default)]
     src: Option<String>,
-    /// The user who shall own it, by name or number.
+    /// The owner, by name or UID.
     #[serde(default)]
     owner: Option<String>,
-    /// The group that shall own it, by name or number.
+    /// The group, by name or GID.
     #[serde(default)]
     group: Option<String>,
-    /// Permission bits. Directories that are made on the way get them too.
+    /// Permission bits. Parent directories that are created get them too.
     #[serde(default)]
     mode: Option<FileMode>,
     /// Give the attributes to everything below a directory as well.
     #[serde(default)]
     recurse: bool,
-    /// Make a link even if its target is missing, and in the place of a file or an empty directory.
+    /// Create a link even if its target is missing, and replace a file or an empty directory by it.
     #[serde(default)]
     force: bool,
-    /// Give attributes to what a link points to, rather than to the link.
+    /// Set the attributes of the target of a link, instead of the link.
     #[serde(default = "yes")]
     follow: bool,
 }
@@ -47,13 +47,13 @@ pub struct File {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// A file that exists; it is not made.
+    /// An existing file; it is not created.
     File,
-    /// A directory; made with those above it that are missing.
+    /// A directory; created with its missing parents.
     Directory,
-    /// Nothing; a directory goes with all that is in it.
+    /// Nothing; a directory is removed with its content.
     Absent,
-    /// A file, made empty if it is missing; its times become now, so the task is always changed.
+    /// A file, created empty if it is missing; its times become now, so the task is always changed.
     Touch,
     /// A symbolic link to `src`.
     Link,

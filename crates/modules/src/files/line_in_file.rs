@@ -33,7 +33,7 @@ pub struct LineInFile {
     /// The line that should be there, or with `state: absent` and without `regexp`, should not.
     #[serde(default)]
     line: Option<String>,
-    /// The line to replace or to remove. Found anywhere in a line, unless it begins with `^` or ends in `$`.
+    /// The line to replace or to remove. Found anywhere in a line, unless it starts with `^` or ends in `$`.
     #[serde(default)]
     regexp: Option<String>,
     /// As `regexp`, but plain text.
@@ -48,22 +48,22 @@ pub struct LineInFile {
     /// Where a new line goes: before the last line that matches this pattern, or `BOF`.
     #[serde(default)]
     insertbefore: Option<String>,
-    /// Take the first line that matches rather than the last.
+    /// Use the first line that matches instead of the last.
     #[serde(default)]
     firstmatch: bool,
     /// `\1` or `\g<name>` in `line` stand for groups of `regexp`; if that does not match, nothing is changed.
     #[serde(default)]
     backrefs: bool,
-    /// Make the file if it is missing.
+    /// Create the file if it is missing.
     #[serde(default)]
     create: bool,
     /// Keep the previous file under a name with the time in it.
     #[serde(default)]
     backup: bool,
-    /// The user who shall own the file, by name or number.
+    /// The owner of the file, by name or UID.
     #[serde(default)]
     owner: Option<String>,
-    /// The group that shall own the file, by name or number.
+    /// The group of the file, by name or GID.
     #[serde(default)]
     group: Option<String>,
     /// Permission bits of the file.

@@ -18,32 +18,32 @@ use crate::model::{Effects, FileMode};
 /// Renders a template of the operator and puts the result on the target.
 ///
 /// The text is Jinja2, with the variables of the task; a name that is not defined is an error. Everything else is as
-/// with `copy`: written beside the destination and renamed, attributes kept unless others are given.
+/// with `copy`: written next to the destination and renamed, attributes kept unless set.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Template {
-    /// The template; a relative path is looked for in the role's `templates` and beside the playbook.
+    /// The template; a relative path is searched in the role's `templates` and next to the playbook.
     src: String,
     /// The path on the target. A directory, or a path that ends in a slash, takes the file under its own name.
     dest: String,
-    /// The user who shall own the file, by name or number.
+    /// The owner of the file, by name or UID.
     #[serde(default)]
     owner: Option<String>,
-    /// The group that shall own the file, by name or number.
+    /// The group of the file, by name or GID.
     #[serde(default)]
     group: Option<String>,
     /// Permission bits of the file.
     #[serde(default)]
     mode: Option<FileMode>,
-    /// Permission bits of the directory that a trailing slash in `dest` makes.
+    /// Permission bits of the directory that a trailing slash in `dest` creates.
     #[serde(default)]
     directory_mode: Option<FileMode>,
     /// Keep the previous file under a name with the time in it.
     #[serde(default)]
     backup: bool,
-    /// Replace a file that has another content; `false` writes it only where none is yet.
+    /// Replace a file that has another content; `false` writes it only if there is none yet.
     #[serde(default = "yes")]
     force: bool,
-    /// Write to the file that a link at `dest` points to, rather than replacing the link.
+    /// Write to the file that a link at `dest` points to, instead of replacing the link.
     #[serde(default)]
     follow: bool,
     /// A command that must accept the new file before it is put in place; `%s` stands for its path. Runs without

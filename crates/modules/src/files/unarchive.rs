@@ -34,12 +34,12 @@ const FORMATS: &[(&str, &str)] = &[
 
 /// Unpacks an archive into a directory of the target: .tar, .tar.gz, .tar.bz2, .tar.xz, .tar.zst or .zip.
 ///
-/// A hidden file in `dest` (`.etcdrun-….sha256`) lists the checksums of what was unpacked. While they hold, the archive
+/// A hidden file in `dest` (`.etcdrun-….sha256`) lists the checksums of what was unpacked. While they match, the archive
 /// is neither sent nor unpacked again; after a change or a loss of any of its files it is. The target needs tar, and
 /// unzip or zstd for those formats.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Unarchive {
-    /// The archive of the operator, looked for in the role's `files` and beside the playbook.
+    /// The archive of the operator, searched in the role's `files` and next to the playbook.
     src: String,
     /// The directory on the target; it must exist.
     dest: String,
@@ -52,10 +52,10 @@ pub struct Unarchive {
     /// How many leading parts to drop from the names in the archive. Not for .zip.
     #[serde(default)]
     strip_components: u8,
-    /// The user who shall own what is unpacked, by name or number. Otherwise as the archive says, if tar runs as root.
+    /// The owner of the unpacked files, by name or UID. Default: as in the archive, if tar runs as root.
     #[serde(default)]
     owner: Option<String>,
-    /// The group that shall own what is unpacked, by name or number.
+    /// The group of the unpacked files, by name or GID.
     #[serde(default)]
     group: Option<String>,
 }

@@ -25,25 +25,25 @@ use crate::{
 
 const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("guest_seed.sh"), include_str!("cloud_init.sh"));
 
-/// Keeps the cloud-init ISO of a guest: a volume with user-data, meta-data and network-config (NoCloud).
+/// Writes the cloud-init ISO of a guest: a volume with user-data, meta-data and network-config (NoCloud).
 ///
 /// Attach it as a read-only virtio disk: the cloud kernel of Debian has no driver for a SATA CD drive. The instance belongs to
-/// the domain's UUID; once the domain exists, the ISO is what the guest was made from, and stays as it is. Other contents are
+/// the domain's UUID; once the domain exists, the ISO is what the guest was created from, and is not changed. Other contents are
 /// then reported as `needs_rebuild`, because cloud-init would silently ignore them.
 ///
-/// The ISO is built by genisoimage, mkisofs or xorriso on the hypervisor, or by one of them on the operator's machine where
+/// The ISO is built by genisoimage, mkisofs or xorriso on the hypervisor, or by one of them on the operator's workstation if
 /// the hypervisor has none. Private keys, passwords in plain text and encrypted values of the inventory are refused on it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CloudInit {
     /// The guest: the name of its domain.
     name: String,
-    /// The pool that the ISO is kept in.
+    /// The pool for the ISO.
     pool: String,
-    /// The volume. `NAME-cloud-init.iso` if not given.
+    /// The volume; default: `NAME-cloud-init.iso`.
     #[serde(default)]
     volume: Option<String>,
-    /// The guest's host name; its name if not given.
+    /// The guest's host name; default: its name.
     #[serde(default)]
     hostname: Option<String>,
     /// The administrator: may log in by SSH with one of the keys, and become root without a password.
@@ -52,7 +52,7 @@ pub struct CloudInit {
     /// Public keys of the administrator, as in authorized_keys.
     #[serde(default)]
     ssh_keys: Vec<String>,
-    /// The administrator's password for the console, hashed as in /etc/shadow. SSH never takes it.
+    /// The administrator's password for the console, hashed as in /etc/shadow. SSH never accepts it.
     #[serde(default)]
     password_hash: Option<String>,
     /// The guest's interfaces, as the domain has them.
@@ -64,7 +64,7 @@ pub struct CloudInit {
     /// Whether packages are installed at all; not for an image that has what it needs.
     #[serde(default = "yes")]
     install_dependencies: bool,
-    /// Further user-data. Mappings are merged and lists joined; anything else replaces what this module would say.
+    /// Further user-data. Mappings are merged and lists joined; other values replace those of this module.
     #[serde(default)]
     user_data: Option<Value>,
     #[serde(default)]

@@ -19,11 +19,11 @@ pub(super) struct GuestInterface {
     pub bridge: Option<String>,
     /// An interface of the hypervisor to attach to directly, in the mode `bridge`.
     pub macvtap: Option<String>,
-    /// The MAC address. If not given, it is derived from the guest's name and the interface's place.
+    /// The MAC address; default: derived from the guest's name and the interface's position.
     pub mac: Option<String>,
-    /// The address with its prefix length, like 192.168.121.4/24. By DHCP if not given.
+    /// The address with its prefix length, like 192.168.121.4/24; default: DHCP.
     pub ip: Option<String>,
-    /// The way to other networks.
+    /// The gateway.
     pub gateway: Option<String>,
     /// Name servers.
     pub dns: Vec<String>,

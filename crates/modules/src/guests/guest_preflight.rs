@@ -18,22 +18,22 @@ const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("guest_prefl
 /// etcd wants its writes on disk within this.
 const SLOW_FSYNC_MS: f64 = 10.0;
 
-/// Looks whether a hypervisor can take the guests of its members: memory, processors and room on disk for those that do not
-/// exist yet; pools, networks, bridges and base images by name; addresses that something else already has. Changes nothing.
+/// Checks that a hypervisor can run the guests of its members: memory, processors and disk space for those that do not
+/// exist yet; pools, networks, bridges and base images by name; addresses that are already in use. Read-only.
 ///
-/// All that is wrong is told at once. Disks that take long to sync and networks that end at the hypervisor are told too.
+/// It reports all problems at once, including disks with a slow fsync and networks that end at the hypervisor.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestPreflight {
-    /// The members that live there, each as `member` describes it.
+    /// The members on the hypervisor, each in the form of `member`.
     members: Vec<Value>,
-    /// The pools that will be made, by name, with their `path`.
+    /// The pools that will be created, by name, with their `path`.
     #[serde(default)]
     pools: Value,
-    /// The networks that will be made, by name.
+    /// The networks that will be created, by name.
     #[serde(default)]
     networks: Value,
-    /// The base images that will be brought, by name.
+    /// The base images that will be copied, by name.
     #[serde(default)]
     images: Value,
 }

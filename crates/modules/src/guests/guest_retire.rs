@@ -12,17 +12,17 @@ use crate::{
 const BODY: &str =
     concat!(include_str!("libvirt.sh"), "\n", include_str!("../support/aside.sh"), include_str!("guest_retire.sh"));
 
-/// Powers a guest off for good, and sets its disks aside.
+/// Powers a guest off for good, and moves its disks aside.
 ///
-/// The disks get other names, with the time in them, beside which the definition of the guest is kept; then libvirt forgets it.
-/// Nothing is deleted, unless `purge` says so. A guest that etcdrun did not make, or that belongs to another cluster, is left alone.
+/// The disks are renamed, with the time in their names, and the definition of the guest is saved next to them; then it is undefined.
+/// Nothing is deleted without `purge`. A guest that etcdrun did not create, or that belongs to another cluster, is not changed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestRetire {
     name: String,
     /// The name of the cluster that it must belong to.
     cluster: String,
-    /// Remove its disks rather than set them aside.
+    /// Delete its disks instead of moving them aside.
     #[serde(default)]
     purge: bool,
 }

@@ -20,11 +20,11 @@ const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("guest_trust
 /// How long one exec waits on the hypervisor, so that an interrupt is heard in time.
 const ONE_WAIT: Duration = Duration::from_secs(10);
 
-/// Learns the SSH host keys of a guest through its hypervisor, which is trusted already, and pins them in the state folder.
+/// Reads the SSH host keys of a guest through its hypervisor, which is already trusted, and pins them in the state directory.
 ///
 /// The keys come from the guest's console, where cloud-init prints them, or from its QEMU guest agent. A pin belongs to the
-/// domain's UUID: a guest that was built anew has another UUID and gets a new pin, while another key under the same UUID is an
-/// error. Connections to the guest believe this pin and nothing else.
+/// domain's UUID: a rebuilt guest has another UUID and gets a new pin, while another key with the same UUID is an
+/// error. Connections to the guest trust only this pin.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestTrust {
@@ -34,16 +34,16 @@ pub struct GuestTrust {
     uuid: String,
     /// The name that connections look the key up by: `member.pin`.
     pin: String,
-    /// The file of the hypervisor that keeps the guest's console.
+    /// The log file of the guest's console on the hypervisor.
     #[serde(default)]
     console_log: Option<String>,
-    /// Whether this run has made the guest. If it has not, and another guest was known by that name, `replaced` tells.
+    /// Whether this run has created the guest. If it has not, and another guest of that name was pinned, the result has `replaced`.
     #[serde(default)]
     built: bool,
-    /// Whether to ask the guest agent too.
+    /// Whether to query the guest agent too.
     #[serde(default = "yes")]
     agent: bool,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "ten_minutes")]
     timeout: Seconds,
 }

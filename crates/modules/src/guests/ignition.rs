@@ -34,21 +34,21 @@ ExecStart=/bin/sh -c 'n=0; until ls /etc/ssh/ssh_host_*_key.pub >/dev/null 2>&1 
 WantedBy=multi-user.target
 ";
 
-/// Keeps the Ignition configuration of a guest (specification 3.3), for the `ignition` of `libvirt_domain`.
+/// Writes the Ignition configuration of a guest (specification 3.3), for the `ignition` of `libvirt_domain`.
 ///
-/// It is a file in a pool with mode 0600. As with `cloud_init`, it belongs to the domain's UUID and stays as it is once the
+/// It is a file in a pool with mode 0600. As with `cloud_init`, it belongs to the domain's UUID and is not changed once the
 /// domain exists; other contents are reported as `needs_rebuild`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ignition {
     /// The guest: the name of its domain.
     name: String,
-    /// The pool that the file is kept in.
+    /// The pool for the file.
     pool: String,
-    /// The volume. `NAME.ign` if not given.
+    /// The volume; default: `NAME.ign`.
     #[serde(default)]
     volume: Option<String>,
-    /// The guest's host name; its name if not given.
+    /// The guest's host name; default: its name.
     #[serde(default)]
     hostname: Option<String>,
     /// The administrator: may log in by SSH with one of the keys, and become root without a password.

@@ -35,9 +35,9 @@ const LIMIT: Duration = Duration::from_secs(3600);
 pub(super) struct Source {
     /// A file of the operator.
     file: Option<String>,
-    /// An http or https URL. The hypervisor downloads it with curl or GNU wget; where it cannot, the operator does.
+    /// An http or https URL. The hypervisor downloads it with curl or GNU wget; if it cannot, the operator does.
     url: Option<String>,
-    /// Its SHA-256 checksum, in hexadecimal. Needed with `url`.
+    /// Its SHA-256 checksum, in hexadecimal. Required with `url`.
     sha256: Option<String>,
 }
 

@@ -19,31 +19,31 @@ const LOOK: &str =
     concat!(include_str!("libvirt.sh"), include_str!("kvm_probe.sh"), include_str!("libvirt_domain_look.sh"));
 const APPLY: &str = concat!(include_str!("libvirt.sh"), include_str!("libvirt_domain_apply.sh"));
 
-/// Keeps a libvirt domain: its definition, whether it runs, and whether it starts with the hypervisor.
+/// Manages a libvirt domain: its definition, whether it runs, and whether it starts with the hypervisor.
 ///
-/// Only what is said here is compared with what is there, so libvirt's own additions make no difference. A definition
-/// that differs is changed and shown as a diff. What a running domain can take at once it gets; what it cannot is said in
-/// `needs_restart` or `needs_rebuild` and left to whoever may take the guest down: this module never restarts one.
+/// Only what is set here is compared with the domain, so libvirt's own additions make no difference. A definition
+/// that differs is changed and shown as a diff. Changes that a running domain supports are applied at once; others are reported in
+/// `needs_restart` or `needs_rebuild`: this module never restarts a guest.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibvirtDomain {
     name: String,
     #[serde(default)]
     state: State,
-    /// The UUID of a domain that is made; libvirt chooses one if not given.
+    /// The UUID of a new domain; default: chosen by libvirt.
     #[serde(default)]
     uuid: Option<String>,
-    /// How many processors.
+    /// The number of processors.
     #[serde(default = "two")]
     vcpus: u32,
-    /// How much memory.
+    /// The memory.
     #[serde(default = "eight_gib")]
     memory: ByteSize,
-    /// The processor that the guest sees: `host-passthrough`, `host-model`, `maximum`. Without KVM `maximum`, otherwise
-    /// `host-passthrough` if not given.
+    /// The processor that the guest sees: `host-passthrough`, `host-model`, `maximum`; default: without KVM `maximum`, otherwise
+    /// `host-passthrough`.
     #[serde(default)]
     cpu: Option<String>,
-    /// The kind of machine.
+    /// The machine type.
     #[serde(default = "q35")]
     machine: String,
     /// KVM, or emulation. `auto` boots something by KVM to see whether that really works here, once after each boot of the
@@ -56,13 +56,13 @@ pub struct LibvirtDomain {
     /// Its network interfaces.
     #[serde(default)]
     interfaces: Vec<GuestInterface>,
-    /// A file of the hypervisor that keeps what the guest writes to its serial console.
+    /// A file on the hypervisor that logs the guest's serial console.
     #[serde(default)]
     console_log: Option<String>,
     /// A channel for the QEMU guest agent.
     #[serde(default = "yes")]
     agent: bool,
-    /// A watchdog that resets a guest which no longer feeds it.
+    /// A watchdog that resets a guest that hangs.
     #[serde(default = "yes")]
     watchdog: bool,
     /// A source of randomness.
@@ -71,19 +71,19 @@ pub struct LibvirtDomain {
     /// Start the guest when the hypervisor boots.
     #[serde(default = "yes")]
     autostart: bool,
-    /// A file of the hypervisor with an Ignition configuration, handed to the guest by the firmware.
+    /// A file on the hypervisor with an Ignition configuration, which the guest reads through its firmware.
     #[serde(default)]
     ignition: Option<String>,
-    /// The name of the cluster that the guest belongs to, kept in the domain's metadata.
+    /// The name of the guest's cluster, stored in the domain's metadata.
     #[serde(default)]
     cluster: Option<String>,
-    /// The member that lives in the guest, kept in the domain's metadata.
+    /// The member in the guest, stored in the domain's metadata.
     #[serde(default)]
     member: Option<String>,
-    /// Take over a domain of this name that etcdrun did not make.
+    /// Adopt a domain of this name that etcdrun did not create.
     #[serde(default)]
     adopt: bool,
-    /// The name of the domain once more, to remove it. Its volumes stay.
+    /// The name of the domain, repeated, to remove it. Its volumes are kept.
     #[serde(default)]
     confirm: Option<String>,
 }
@@ -94,9 +94,9 @@ enum State {
     /// Defined, and started if it does not run.
     #[default]
     Running,
-    /// Defined; whether it runs is left alone.
+    /// Defined; whether it runs is not changed.
     Present,
-    /// Stopped as by pulling the plug, and not known to libvirt. Its volumes stay.
+    /// Powered off, and not defined. Its volumes are kept.
     Absent,
 }
 
@@ -120,7 +120,7 @@ struct Disk {
     volume: Option<String>,
     /// A file or block device, instead of a volume.
     path: Option<String>,
-    /// `qcow2` or `raw`. By the name if not given: raw for `.iso`, `.raw` and `.img`, qcow2 otherwise.
+    /// `qcow2` or `raw`; default: by the name, raw for `.iso`, `.raw` and `.img`, qcow2 otherwise.
     format: Option<String>,
     /// What the guest may find the disk by: /dev/disk/by-id/virtio-SERIAL.
     serial: Option<String>,

@@ -18,27 +18,27 @@ use crate::{
 const LOOK: &str = concat!(include_str!("libvirt.sh"), include_str!("libvirt_network_look.sh"));
 const APPLY: &str = concat!(include_str!("libvirt.sh"), include_str!("libvirt_network_apply.sh"));
 
-/// Keeps a libvirt network: defined, started, started at boot.
+/// Manages a libvirt network: defined, started, started at boot.
 ///
-/// A network that is in use is never restarted, since that would cut its guests off: a changed definition is written, and
-/// `needs_restart` says that it does not hold yet.
+/// A network that is in use is never restarted, because that would disconnect its guests: a changed definition is written, and
+/// `needs_restart` reports that it has not taken effect yet.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibvirtNetwork {
     name: String,
-    /// How guests reach what is outside.
+    /// How guests reach other networks.
     #[serde(default)]
     mode: Mode,
-    /// The bridge: the name of the one that libvirt makes, or with `mode: bridge` of one that exists.
+    /// The bridge: the one that libvirt creates, or with `mode: bridge` an existing one.
     #[serde(default)]
     bridge: Option<String>,
     /// The hypervisor's own address in the network, with its prefix length.
     #[serde(default)]
     address: Option<String>,
-    /// The first address that is given out by DHCP.
+    /// The first address for DHCP.
     #[serde(default)]
     dhcp_start: Option<String>,
-    /// The last address that is given out by DHCP.
+    /// The last address for DHCP.
     #[serde(default)]
     dhcp_end: Option<String>,
     /// Start the network when the hypervisor boots.
@@ -51,14 +51,14 @@ pub struct LibvirtNetwork {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
-    /// Through the hypervisor and under its address; nobody outside reaches the guests.
+    /// Through the hypervisor and with its address; guests cannot be reached from outside.
     #[default]
     Nat,
     /// Through the hypervisor, under their own addresses.
     Route,
     /// Not at all.
     Isolated,
-    /// By a bridge of the hypervisor that exists.
+    /// By an existing bridge of the hypervisor.
     Bridge,
 }
 

@@ -11,14 +11,14 @@ use crate::{
 
 const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("libvirt_pool.sh"));
 
-/// Keeps a libvirt storage pool that is a folder of the hypervisor: defined, started, started at boot.
+/// Manages a libvirt storage pool that is a directory of the hypervisor: defined, started, started at boot.
 ///
-/// `state: absent` only makes libvirt forget the pool; the folder and what is in it stay.
+/// `state: absent` only undefines the pool; the directory and its content are kept.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibvirtPool {
     name: String,
-    /// The folder. Needed to make the pool; a pool that exists is not moved.
+    /// The directory. Required to create the pool; an existing pool is not moved.
     #[serde(default)]
     path: Option<String>,
     /// Start the pool when the hypervisor boots.
@@ -34,7 +34,7 @@ enum State {
     /// Defined and started.
     #[default]
     Present,
-    /// Not known to libvirt.
+    /// Not defined.
     Absent,
 }
 

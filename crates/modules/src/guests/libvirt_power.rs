@@ -11,10 +11,10 @@ use crate::{
     remote::Payload,
 };
 
-/// Starts a guest, or shuts it down as its own operating system does, and waits until it has.
+/// Starts a guest, or shuts it down through its operating system, and waits for that.
 ///
-/// Its definition is left alone; `libvirt_domain` is for that. A guest that is restarted is a new one to libvirt, with all that
-/// was defined meanwhile: a reboot from inside would keep the old memory and processors.
+/// Its definition is not changed; use `libvirt_domain` for that. A restarted guest has everything that
+/// was defined since: a reboot from inside would keep the old memory and processors.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibvirtPower {
@@ -24,7 +24,7 @@ pub struct LibvirtPower {
     /// How long it may take to shut down.
     #[serde(default = "five_minutes")]
     timeout: Seconds,
-    /// Pull the plug of a guest that does not shut down in time.
+    /// Power off a guest that does not shut down in time.
     #[serde(default)]
     force: bool,
 }

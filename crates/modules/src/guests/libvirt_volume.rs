@@ -11,9 +11,9 @@ use crate::{
 
 const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("libvirt_volume.sh"));
 
-/// Keeps a volume in a pool that is a folder: an empty disk, or a qcow2 overlay on a base image.
+/// Manages a volume in a pool that is a directory: an empty disk, or a qcow2 overlay on a base image.
 ///
-/// A volume that exists is never made anew: it grows if it is to be larger, and what would need a new one is said in
+/// An existing volume is never recreated: it grows if it should be larger, and a change that needs a new one is reported in
 /// `needs_rebuild`. It is deleted only by `state: absent` with its name repeated in `confirm`, and never while a domain
 /// has it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct LibvirtVolume {
     name: String,
     /// The pool it is in.
     pool: String,
-    /// How large the disk is for the guest. With a base image, the size of that if not given.
+    /// The size of the disk; default: that of the base image.
     #[serde(default)]
     size: Option<ByteSize>,
     /// The format of the file.
@@ -32,15 +32,15 @@ pub struct LibvirtVolume {
     #[serde(default)]
     base: Option<Base>,
     /// Where a base image comes from: the volume is then this image, unchanged. Once to each hypervisor, and a transfer
-    /// that broke off goes on where it was.
+    /// that was interrupted continues where it stopped.
     #[serde(default)]
     source: Option<image::Source>,
-    /// What is set aside on disk from the start; nothing if not given.
+    /// The disk space to allocate from the start; default: none.
     #[serde(default)]
     preallocation: Option<Preallocation>,
     #[serde(default)]
     state: State,
-    /// The name of the volume once more, to delete it.
+    /// The name of the volume, repeated, to delete it.
     #[serde(default)]
     confirm: Option<String>,
 }
@@ -65,7 +65,7 @@ enum Preallocation {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Base {
-    /// The pool of the image; that of the volume if not given.
+    /// The pool of the image; default: that of the volume.
     #[serde(default)]
     pool: Option<String>,
     /// The volume in the pool.

@@ -22,15 +22,15 @@ use etcdrun_etcd::{
     pki::{Authority, Certificate, Keeping, PkiError, Store},
 };
 
-/// Makes the certificate authority of a cluster, unless there is one.
+/// Creates the CA of a cluster, unless there is one.
 ///
-/// Its certificate and its key are kept in the state folder, the key encrypted with age: to `ca.recipients`, to those
-/// of the inventory's folder, or to your own identity, which is made if you have none. The key is never on a host. With
-/// `ca.certificate` an authority is brought along, and only checked.
+/// Its certificate and its key are stored in the state directory, the key encrypted with age: to `ca.recipients`, to those
+/// of the inventory's directory, or to your own identity, which is created if you have none. The key is never on a host. With
+/// `ca.certificate` you provide the CA, and it is only checked.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiCa {
-    /// The cluster whose authority it is, by its `name` and `tls`; a member's own if not given.
+    /// The cluster, by its `name` and `tls`; default: the member's own.
     #[serde(default)]
     cluster: ClusterArgs,
 }

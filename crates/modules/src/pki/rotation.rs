@@ -24,24 +24,24 @@ use etcdrun_etcd::{
     },
 };
 
-/// Replaces the authority of a cluster, in phases: `trust`, `issue`, `finish`.
+/// Rotates the CA of a cluster, in phases: `trust`, `issue`, `finish`.
 ///
-/// A phase begins here, then `pki_certificate` and a rolling restart bring it to the members, and it ends here: when every
-/// member was seen to be where it should be, by a handshake at its ports. Only then may the next one begin. In `trust` members
-/// and clients come to trust the new authority too; in `issue` it signs; in `finish` the old one is not trusted any more.
+/// This starts a phase; `pki_certificate` and a rolling restart apply it to the members; then this ends it, when every
+/// member was verified by a handshake at its ports. Only then may the next phase start. In `trust` members
+/// and clients start to trust the new CA too; in `issue` it signs; in `finish` the old one is no longer trusted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiRotation {
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Where members connect to each other.
+    /// The peer port.
     #[serde(default = "peer_port")]
     peer_port: u16,
-    /// Which phase.
+    /// The phase.
     phase: RotationPhase,
-    /// Whether it begins, is over, or is taken back.
+    /// Whether it starts, ends, or is abandoned.
     state: PhaseState,
-    /// The authority that is replaced has ended: nobody trusts anybody by it any more, so the last phase may be the first.
+    /// The old CA has expired: members no longer trust each other, so the last phase may be the first.
     #[serde(default)]
     expired: bool,
 }
@@ -51,7 +51,7 @@ pub struct PkiRotation {
 enum PhaseState {
     Begun,
     Ended,
-    /// The new authority is given up. Only while the old one still signs.
+    /// The new CA is dropped. Only while the old one still signs.
     Abandoned,
 }
 

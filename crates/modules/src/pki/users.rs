@@ -14,17 +14,17 @@ use crate::{
 };
 use etcdrun_etcd::pki::{Authority, Keeping, Renewal, Request, STRANGER, Store, Usage, Wish};
 
-/// Renews the certificates of users that are in the state folder: those that end soon, and those of a former authority.
+/// Renews the certificates of users in the state directory: those that expire soon, and those of a former CA.
 ///
-/// A renewed certificate has a new key. The former one is good until its end, so whoever has a copy of it has time to get
+/// A renewed certificate has a new key. The old certificate is valid until it expires, so holders of a copy have time to get
 /// the new one: `etcdrun certs export`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PkiUsers {
-    /// The cluster whose authority signs, by its `name` and `tls`; a member's own if not given.
+    /// The cluster whose CA signs, by its `name` and `tls`; default: the member's own.
     #[serde(default)]
     cluster: ClusterArgs,
-    /// Renew them so long before their end, if that is longer than what the cluster's `tls` says.
+    /// Renew them this long before they expire, if that is longer than in the cluster's `tls`.
     #[serde(default)]
     early_renewal: Option<Seconds>,
 }

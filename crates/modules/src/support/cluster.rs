@@ -27,21 +27,21 @@ use etcdrun_etcd::{
 /// By this name the state folder knows a password that root is about to get: whoever comes back after a crash tries it.
 const NEXT_ROOT: &str = "root.next";
 
-/// The cluster. On a member, what is not said here is that of the member's own; once there is a `name`, nothing is taken from there.
+/// The cluster. On a member, missing fields are those of the member's own cluster; with a `name`, nothing is taken from there.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterArgs {
     /// Its name.
     name: String,
-    /// All its members, as `cluster.members` has them.
+    /// All its members, in the form of `cluster.members`.
     members: Vec<Value>,
     /// Its section `tls`.
     tls: TlsSection,
     /// Its section `auth`.
     auth: AuthSection,
-    /// Where clients connect.
+    /// The client port.
     client_port: u16,
-    /// Where the other members connect. Gates compare it with what etcd lists; without it they cannot.
+    /// The peer port. Gates compare it with etcd's member list.
     peer_port: Option<u16>,
 }
 

@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// Runs a program on the target, without a shell: no pipes, no redirections, no expansion of `$HOME` or `*`.
-/// Use `shell` where you need those.
+/// Use `shell` if you need those.
 ///
 /// The task is changed whenever the program ran, and failed if its exit code is not 0; `changed_when` and
-/// `failed_when` say otherwise. In check mode the program does not run, and what it would do is unknown,
+/// `failed_when` override that. In check mode the program does not run, and its outcome is unknown,
 /// unless `creates` or `removes` shows that it has nothing to do.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Command {

@@ -14,7 +14,7 @@ use crate::{model::Effects, remote::Payload};
 #[serde(deny_unknown_fields)]
 pub struct GatherFacts {}
 
-/// What `facts.…` holds once a host's facts are gathered. What could not be found out is null.
+/// The fields of `facts.…` after a host's facts are gathered. An unknown fact is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
     pub os: Os,
@@ -23,9 +23,9 @@ pub struct Facts {
     /// The kernel's release: 6.1.0-18-amd64.
     pub kernel: String,
     pub hostname: String,
-    /// The full name by /etc/hosts, without asking any DNS server; else the host name.
+    /// The full name from /etc/hosts, without a DNS query; else the host name.
     pub fqdn: String,
-    /// Differs after every boot.
+    /// Changes at every reboot.
     pub boot_id: Option<String>,
     /// Processors that are online.
     pub cpus: u32,

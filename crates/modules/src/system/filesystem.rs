@@ -9,21 +9,21 @@ use crate::{
     remote::Payload,
 };
 
-/// Makes a file system on a device that holds nothing.
+/// Creates a file system on a blank device.
 ///
-/// A device that already has the wanted type is left as it is, also with `force`. Anything else on
+/// A device that already has the wanted type is not changed, even with `force`. Anything else on
 /// it, be it another file system, a partition table or a trace of one, makes the task fail unless
-/// `force` is true. A device in use (mounted, swap, part of LVM or RAID) is never touched.
+/// `force` is true. A device in use (mounted, swap, part of LVM or RAID) is never changed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Filesystem {
-    /// The block device, or a file that holds an image.
+    /// The block device, or a file with an image.
     dev: String,
     fstype: FsType,
     /// Options for mkfs, as one string.
     #[serde(default)]
     opts: Option<String>,
-    /// Destroy what the device holds, if it is of another type.
+    /// Destroy the content of the device, if it has another type.
     #[serde(default)]
     force: bool,
     /// Grow an existing file system to the size of the device. For ext2, ext3 and ext4.

@@ -14,10 +14,10 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct Group {
     name: String,
-    /// The number of the group. Left to the system if not given.
+    /// The GID; default: chosen by the system.
     #[serde(default)]
     gid: Option<u32>,
-    /// Take the number of a new group from the range for system groups.
+    /// Choose the GID of a new group from the range for system groups.
     #[serde(default)]
     system: bool,
     #[serde(default)]

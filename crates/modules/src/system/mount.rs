@@ -9,7 +9,7 @@ use crate::{
     remote::Payload,
 };
 
-/// Keeps an entry of /etc/fstab, and mounts or unmounts what it names.
+/// Manages an entry of /etc/fstab, and mounts or unmounts it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
@@ -21,7 +21,7 @@ pub struct Mount {
     /// The type of the file system: ext4, xfs, tmpfs, nfs.
     #[serde(default)]
     fstype: Option<String>,
-    /// Mount options. `defaults` if not given.
+    /// Mount options; default: `defaults`.
     #[serde(default)]
     opts: Option<String>,
     /// The fifth field of fstab.
@@ -40,17 +40,17 @@ pub struct Mount {
 #[serde(rename_all = "snake_case")]
 enum State {
     // The first state stands for a template at load, so it is one that asks for nothing else.
-    /// Not mounted now; fstab is left alone.
+    /// Not mounted now; fstab is not changed.
     Unmounted,
     /// In fstab, and mounted now.
     Mounted,
-    /// In fstab; what is mounted now is left alone.
+    /// In fstab; what is mounted now is not changed.
     Present,
     /// Neither mounted nor in fstab; an empty mount point is removed.
     Absent,
-    /// Mounted once more, to take up changed options.
+    /// Mounted again, with changed options.
     Remounted,
-    /// Mounted now; fstab is left alone.
+    /// Mounted now; fstab is not changed.
     Ephemeral,
 }
 

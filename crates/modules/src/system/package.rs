@@ -11,8 +11,8 @@ use crate::{
 
 /// Installs, upgrades or removes packages with the target's own package manager.
 ///
-/// Changed configuration files are kept, a package manager that is busy is waited for, and nothing
-/// asks questions. Services are not restarted behind your back where needrestart would do so.
+/// Changed configuration files are kept, the task waits for a busy package manager, and nothing
+/// prompts. needrestart does not restart services.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
@@ -30,7 +30,7 @@ pub struct Package {
     /// Lists younger than this need no update. Implies `update_cache`.
     #[serde(default)]
     cache_valid_time: Option<Seconds>,
-    /// Whether to install what is merely recommended. Left to the host's configuration if not given.
+    /// Whether to install recommended packages; default: the host's configuration.
     #[serde(default)]
     install_recommends: Option<bool>,
     /// Accept a version that is older than the one installed (apt).
@@ -56,7 +56,7 @@ enum State {
     #[default]
     Present,
     Absent,
-    /// Installed, in the newest version the lists know of.
+    /// Installed, in the newest version of the lists.
     Latest,
 }
 

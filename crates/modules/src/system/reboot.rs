@@ -14,32 +14,32 @@ use crate::{
     remote::{Payload, RemoteError},
 };
 
-/// Restarts the target and waits until it runs again, seen by a boot id that differs.
+/// Reboots the target and waits until it runs again, with another boot id.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reboot {
     /// Fail if it is not back after this long.
     #[serde(default = "default_reboot_timeout")]
     reboot_timeout: Seconds,
-    /// Wait this long before it is told to reboot.
+    /// Wait this long before the reboot.
     #[serde(default)]
     pre_reboot_delay: Seconds,
-    /// Wait this long once it is back, before it is tested.
+    /// Wait this long after the reboot, before it is tested.
     #[serde(default)]
     post_reboot_delay: Seconds,
-    /// A single try to reach it may take this long.
+    /// The timeout of a single connection attempt.
     #[serde(default = "default_connect_timeout")]
     connect_timeout: Seconds,
-    /// What logged-in users are told.
+    /// The message to logged-in users.
     #[serde(default = "default_msg")]
     msg: String,
-    /// The command that reboots. By systemctl or shutdown if not given.
+    /// The command that reboots; default: systemctl or shutdown.
     #[serde(default)]
     reboot_command: Option<String>,
     /// A command that must succeed before the target counts as back.
     #[serde(default)]
     test_command: Option<String>,
-    /// A command whose output differs after a boot.
+    /// A command whose output differs after a reboot.
     #[serde(default = "default_boot_time_command")]
     boot_time_command: String,
 }

@@ -22,7 +22,7 @@ use crate::{
 /// unknown in check mode.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Script {
-    /// The script, looked for in the role's `files` and beside the playbook, and its arguments.
+    /// The script, searched in the role's `files` and next to the playbook, and its arguments.
     cmd: String,
     /// The interpreter, with its options.
     #[serde(default)]

@@ -13,14 +13,14 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// The unit; `.service` may be left out.
+    /// The unit; `.service` may be omitted.
     name: String,
     #[serde(default)]
     state: Option<State>,
     /// Whether it starts at boot.
     #[serde(default)]
     enabled: Option<bool>,
-    /// Whether it is kept from being started at all.
+    /// Whether it cannot be started at all.
     #[serde(default)]
     masked: Option<bool>,
     /// Have systemd read its unit files again, before anything else.
@@ -37,7 +37,7 @@ enum State {
     Stopped,
     /// Restarted in any case.
     Restarted,
-    /// Told to read its configuration again; started if it does not run.
+    /// Reads its configuration again; started if it does not run.
     Reloaded,
 }
 

@@ -15,22 +15,22 @@ use crate::{
 pub struct Sysctl {
     /// The setting: `vm.swappiness`, or with slashes, `net/ipv4/conf/eth0.1/forwarding`.
     name: String,
-    /// Its value. Needed unless `state` is `absent`.
+    /// Its value. Required unless `state` is `absent`.
     #[serde(default)]
     value: Option<String>,
-    /// `absent` takes the setting out of the file; the running kernel keeps its value.
+    /// `absent` removes the setting from the file; the running kernel keeps its value.
     #[serde(default)]
     state: State,
-    /// The file that holds the setting.
+    /// The file with the setting.
     #[serde(default = "default_file")]
     sysctl_file: String,
-    /// Give the running kernel the value when the file changed.
+    /// Apply the value to the running kernel if the file has changed.
     #[serde(default = "yes")]
     reload: bool,
-    /// Give the running kernel the value whenever its own differs.
+    /// Apply the value to the running kernel if it differs.
     #[serde(default)]
     sysctl_set: bool,
-    /// Go on if the kernel does not know the setting or does not take the value.
+    /// Continue if the kernel does not have the setting or rejects the value.
     #[serde(default)]
     ignoreerrors: bool,
 }

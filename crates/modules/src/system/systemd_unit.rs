@@ -11,17 +11,17 @@ use crate::{
 
 /// Writes a unit file or a drop-in, and has systemd read it if it changed.
 ///
-/// The text is checked by `systemd-analyze verify` before it goes into place, where the target has
+/// The text is checked by `systemd-analyze verify` before it is put in place, if the target has
 /// that, unless `verify` is false. A running unit is not restarted when its file changes: notify a handler for that.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemdUnit {
     /// The unit with its suffix: `etcd.service`, `backup.timer`.
     name: String,
-    /// The text of the file. Needed unless `state` is `absent`.
+    /// The text of the file. Required unless `state` is `absent`.
     #[serde(default)]
     content: Option<String>,
-    /// The name of a drop-in, such as `10-limits.conf`: the text goes there rather than into the unit file.
+    /// The name of a drop-in, such as `10-limits.conf`: the text is written there instead of to the unit file.
     #[serde(default)]
     dropin: Option<String>,
     /// `absent` stops and disables the unit and removes the file; of a drop-in only the file.
@@ -33,13 +33,13 @@ pub struct SystemdUnit {
     /// Whether the unit runs now.
     #[serde(default)]
     started: Option<bool>,
-    /// Where unit files are kept.
+    /// The directory of unit files.
     #[serde(default = "default_directory")]
     directory: String,
-    /// Whether systemd judges the text first. That takes a moment, which a text that is known to be good may do without.
+    /// Whether systemd verifies the text first. Disable it for a text that is known to be valid, to save time.
     #[serde(default = "yes")]
     verify: bool,
-    /// Whether a new text waits while the unit runs, beside the file, as FILE.next, until `etcd_service` restarts it.
+    /// Whether a new text is staged while the unit runs, next to the file, as FILE.next, until `etcd_service` restarts it.
     #[serde(default)]
     stage: bool,
 }

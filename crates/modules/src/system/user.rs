@@ -11,7 +11,7 @@ use crate::{
 
 /// Creates, changes or removes an account, with useradd, usermod and userdel.
 ///
-/// Attributes that are not given stay as they are.
+/// Attributes that are not set are not changed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct User {
@@ -32,7 +32,7 @@ pub struct User {
     /// The path of the home directory.
     #[serde(default)]
     home: Option<String>,
-    /// Make the home directory if it is missing.
+    /// Create the home directory if it is missing.
     #[serde(default = "yes")]
     create_home: bool,
     /// Move the old home directory when `home` changes.

@@ -23,11 +23,11 @@ use crate::{
     ssh::{SshError, TcpTunnel},
 };
 
-/// Waits until a port answers, a path exists, SSH lets us in or a URL has an answer; or until it no
+/// Waits until a port answers, a path exists, SSH accepts a login or a URL answers; or until it no
 /// longer does.
 ///
 /// Ports and URLs are tried through the target's SSH connection, so the target needs no tools and
-/// the operator no route. Changes nothing. A plan looks once and does not wait.
+/// the operator no route. Read-only. A plan checks once and does not wait.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitFor {
@@ -40,13 +40,13 @@ pub struct WaitFor {
     /// A path on the target.
     #[serde(default)]
     path: Option<String>,
-    /// Wait until the target takes an SSH connection and runs a shell.
+    /// Wait until the target accepts an SSH connection and runs a shell.
     #[serde(default)]
     ssh: Option<bool>,
     /// An http or https URL.
     #[serde(default)]
     url: Option<String>,
-    /// The answers of the URL that are good ones: status codes. Any 2xx if not given.
+    /// The expected status codes of the URL; default: any 2xx.
     #[serde(default)]
     status: Option<Vec<u16>>,
     /// Certificates to trust for an https URL, instead of the operator's usual ones: a PEM file here.
@@ -60,19 +60,19 @@ pub struct WaitFor {
     search_regex: Option<String>,
     #[serde(default)]
     state: State,
-    /// Give up after this long.
+    /// The timeout.
     #[serde(default = "default_timeout")]
     timeout: Seconds,
-    /// Wait this long before the first look.
+    /// Wait this long before the first check.
     #[serde(default)]
     delay: Seconds,
-    /// Wait this long between looks.
+    /// Wait this long between checks.
     #[serde(default = "default_sleep")]
     sleep: Seconds,
-    /// A single look may take this long.
+    /// The timeout of a single check.
     #[serde(default = "default_connect_timeout")]
     connect_timeout: Seconds,
-    /// The message when it took too long.
+    /// The message at the timeout.
     #[serde(default)]
     msg: Option<String>,
 }
@@ -83,7 +83,7 @@ enum From {
     /// Through the SSH connection, as the target would.
     #[default]
     Target,
-    /// Directly from the machine that etcdrun runs on.
+    /// Directly from the workstation that etcdrun runs on.
     Operator,
 }
 

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((sum.len(), sum.bytes().all(|byte| byte.is_ascii_hexdigit())), (64, true));
         for told in ["", "0", &format!("{sum} }}\ngroups: {{}} #"), &sha256(b"another")] {
             let refused = brought_sum("m1", b"etcd", told).unwrap_err().to_string();
-            assert!(refused.contains("what came from m1") && !refused.contains('\n'), "{refused}");
+            assert!(refused.contains("copied from m1") && !refused.contains('\n'), "{refused}");
         }
     }
 }

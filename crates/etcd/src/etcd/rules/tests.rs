@@ -449,7 +449,7 @@ fn data_that_differs_is_told_with_who_has_it() {
         assert!(verdict(Profile::Replace, &[own, Ok(1), Ok(1)]).holds());
     }
     let told = verdict(Profile::Replace, &[Ok(1), Ok(1), Err("no route to host")]).told();
-    assert!(told.contains("etcd-3 does not tell the hash"), "{told}");
+    assert!(told.contains("etcd-3 does not report the hash"), "{told}");
     let told = verdict(Profile::Upgrade, &[Ok(1), Ok(2)]).told();
     assert!(told.contains("a majority must agree"), "{told}");
 }
