@@ -347,7 +347,7 @@ impl EngineAction for Wait {
                 if hopeless || context.check_mode() || is_over || !causes.is_empty() {
                     let said = std::iter::once(verdict.told()).chain(causes).collect::<Vec<_>>().join("\n");
                     let msg = match is_over && !hopeless && !context.check_mode() {
-                        true => format!("the gate still refuses after {:?}: {said}", timeout.0),
+                        true => format!("the gate refuses, even after {:?}: {said}", timeout.0),
                         false => format!("the gate refuses: {said}"),
                     };
                     // A plan goes on: by then the gate may be open.

@@ -73,8 +73,8 @@ impl EngineAction for Move {
             let now = led(&clients).await;
             let Some(others) = successors(&now, name) else {
                 let leader = now.leader().map(|(leader, _)| leader.to_owned());
-                let leader =
-                    leader.ok_or_else(|| ActionError::Failed("there is no leader: wait for the election to end".into()))?;
+                let leader = leader
+                    .ok_or_else(|| ActionError::Failed("there is no leader: wait for the election to end".into()))?;
                 return Ok(Outcome { msg: format!("{leader} is the leader"), ..Outcome::ok() }.with("leader", leader));
             };
             let others: Vec<_> = others.into_iter().filter(|other| !not_to.contains(&other.name)).collect();

@@ -68,7 +68,9 @@ impl EngineAction for Look {
             let clients = self.cluster.clients(context).await?;
             let seen = observe(&clients, LIMIT).await;
             let leader = seen.leader().map(|(name, _)| name.to_owned());
-            let msg = leader.as_ref().map_or_else(|| "there is no leader".to_owned(), |leader| format!("{leader} is the leader"));
+            let msg = leader
+                .as_ref()
+                .map_or_else(|| "there is no leader".to_owned(), |leader| format!("{leader} is the leader"));
             Ok(Outcome { msg, ..Outcome::ok() }
                 .with("order", order(&seen))
                 .with("leader", leader)
