@@ -187,8 +187,8 @@ pub fn files(bench: &mut Bench) -> Result<Vec<Row>> {
         Rival::new(Peer::Pyinfra, "", &[Some(4.0), Some(5.0)], by(Peer::Pyinfra)),
         Rival::new(Peer::Mitogen, "", &[Some(AHEAD); 2], by(Peer::Mitogen)),
         Rival::new(Peer::Ansible, "", &[Some(60.0), None], by(Peer::Ansible)),
-        Rival::new(Peer::ParallelSsh, ", one folder", &[None; 2], folder(Peer::ParallelSsh)),
-        Rival::new(Peer::ClusterShell, ", one folder", &[None; 2], folder(Peer::ClusterShell)),
+        Rival::new(Peer::ParallelSsh, ", one directory", &[None; 2], folder(Peer::ParallelSsh)),
+        Rival::new(Peer::ClusterShell, ", one directory", &[None; 2], folder(Peer::ClusterShell)),
     ];
     for rival in &mut rivals {
         rival.contender.once = rival.contender.peer == Some(Peer::Ansible);
