@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
@@ -21,8 +21,7 @@ use etcdrun_etcd::etcd::{
     agree::agreement,
     observe::{Observation, observe},
     rules::{
-        Answer, Consent, Decided, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step,
-        Verdict, judge,
+        Consent, Decided, Finding, Gate, HostSeen, MemberChange, Profile, Situation, SnapshotSeen, Step, Verdict, judge,
     },
     snapshot,
 };
@@ -37,10 +36,10 @@ pub struct EtcdGate {
     #[serde(default)]
     cluster: ClusterArgs,
     /// What to do.
-    profile: GateProfile,
+    profile: Profile,
     /// The point of the rollout.
     #[serde(default)]
-    gate: GateMoment,
+    gate: Gate,
     /// The member being changed.
     #[serde(default)]
     name: Option<String>,
@@ -49,10 +48,10 @@ pub struct EtcdGate {
     along: Vec<String>,
     /// The membership change.
     #[serde(default)]
-    change: Option<GateChange>,
+    change: Option<MemberChange>,
     /// The state of the member being changed when its removal was decided. If it has changed since, the gate refuses.
     #[serde(default)]
-    decided: Option<GateDecided>,
+    decided: Option<Decided>,
     /// The guest of the member being changed is powered off before its removal.
     #[serde(default)]
     fenced: bool,
@@ -83,65 +82,6 @@ pub struct EtcdGate {
     /// The timeout.
     #[serde(default = "one_minute")]
     timeout: Seconds,
-}
-
-/// A kind of change.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum GateProfile {
-    /// Another version, up or down.
-    Upgrade,
-    /// A restart: settings, keys, a reboot.
-    Restart,
-    /// One member replaces another.
-    Replace,
-    /// The quota is used up.
-    Nospace,
-    /// Certificates have expired.
-    Certificate,
-}
-
-/// A membership change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum GateChange {
-    /// A learner is added.
-    Add,
-    /// The member being changed is removed, to be replaced.
-    Remove,
-    /// The member being changed is removed for good.
-    Shrink,
-}
-
-/// The state of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum GateDecided {
-    /// A voter that does not serve.
-    Dead,
-    /// A voter that runs, on damaged data.
-    Corrupt,
-    /// Not a voter any more.
-    Gone,
-}
-
-/// When rules are checked.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum GateMoment {
-    /// Once, before the first turn: the data of all members is compared, for which each member reads its whole database.
-    Begin,
-    /// Before a member is changed.
-    #[default]
-    Before,
-    /// Right before it is stopped.
-    Stop,
-    /// After it has started again.
-    After,
-    /// After all members have had their turn.
-    Settled,
-    /// Before a member whose turn has failed is rolled back.
-    Back,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -210,37 +150,15 @@ impl Module for EtcdGate {
             }
             Some(_) => return Err(ModuleError::new("`snapshot` is a file, or `false`")),
         };
-        let consent = Consent {
-            outage: self.allow_outage,
-            auth_hop: self.allow_auth_hop,
-            no_snapshot,
-            shrink: self.change == Some(GateChange::Shrink),
-            fenced: self.fenced,
-        };
-        let profile = match self.profile {
-            GateProfile::Upgrade => Profile::Upgrade,
-            GateProfile::Restart => Profile::Restart,
-            GateProfile::Replace => Profile::Replace,
-            GateProfile::Nospace => Profile::Nospace,
-            GateProfile::Certificate => Profile::Certificate,
-        };
-        let gate = match self.gate {
-            GateMoment::Begin => Gate::Begin,
-            GateMoment::Before => Gate::Before,
-            GateMoment::Stop => Gate::Stop,
-            GateMoment::After => Gate::After,
-            GateMoment::Settled => Gate::Settled,
-            GateMoment::Back => Gate::Back,
-        };
-        Ok(Action::Engine(Box::new(Wait { cluster, profile, gate, step, before, snapshot, consent, module: self })))
+        let consent =
+            Consent { outage: self.allow_outage, auth_hop: self.allow_auth_hop, no_snapshot, fenced: self.fenced };
+        Ok(Action::Engine(Box::new(Wait { cluster, step, before, snapshot, consent, module: self })))
     }
 }
 
 struct Wait {
     module: EtcdGate,
     cluster: Cluster,
-    profile: Profile,
-    gate: Gate,
     step: Option<Step>,
     before: Option<Observation>,
     snapshot: Option<PathBuf>,
@@ -256,42 +174,11 @@ const LOOK_AT_HOSTS: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(10);
 /// How long the first one may take, which only wants to know how far the leader is: a host that is gone would hold it up for nothing.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// No waiting helps against these.
-const HOPELESS: &[&str] = &[
-    "small-cluster",
-    "addresses-known",
-    "address-at-start",
-    "client-address",
-    "client-port",
-    "as-decided",
-    "one-minor",
-    "forbidden-3.5.0",
-    "floor-3.5",
-    "floor-3.6",
-    "patch-3.5-first",
-    "patch-3.6-first",
-    "auth-3.4",
-    "patch-before-replace",
-    "binary-verified",
-    "snapshot-verified",
-    "data-agrees",
-    "strict-reconfig",
-    "disk-room",
-    "members-unchanged",
-    "way-back",
-];
-/// A clock that is wrong after a boot is set within this time, or nobody sets it.
-const CLOCKS_ARE_SET: Duration = Duration::from_secs(30);
-
-fn is_hopeless(finding: &Finding, waited: Duration) -> bool {
-    let is_late = finding.rule == "clock" && waited >= CLOCKS_ARE_SET;
-    is_late || HOPELESS.contains(&finding.rule) || matches!(finding.answer, Answer::Unknown { .. })
-}
 
 impl EngineAction for Wait {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
         Box::pin(async move {
-            let timeout = self.module.timeout;
+            let EtcdGate { profile, gate, timeout, .. } = self.module;
             let clients = match self.cluster.clients(context).await {
                 // A plan may be of a cluster that does not exist yet.
                 Err(ActionError::Failed(msg)) if context.check_mode() => {
@@ -301,7 +188,7 @@ impl EngineAction for Wait {
             };
             let (names, peers) = (self.cluster.names(), self.cluster.peer_urls());
             let snapshot = self.verified_snapshot().await;
-            let data = match self.gate {
+            let data = match gate {
                 Gate::Begin if context.check_mode() => {
                     let msg = "would compare the data of the members".to_owned();
                     return Ok(Outcome { unknown: true, msg, ..Outcome::ok() });
@@ -327,19 +214,17 @@ impl EngineAction for Wait {
                     hosts: &hosts,
                     snapshot,
                     data: data.as_ref(),
-                    change: self.module.change.map(GateChange::rule),
-                    decided: self.module.decided.map(GateDecided::rule),
+                    change: self.module.change,
+                    decided: self.module.decided,
                     consent: self.consent,
                     ..Situation::new(&names, &now)
                 };
-                let verdict = judge(self.profile, self.gate, &situation);
+                let verdict = judge(profile, gate, &situation);
                 if verdict.holds() {
                     return Ok(self.told(&now, &verdict, format!("{} rules pass", verdict.findings.len())));
                 }
-                // An alarm that is there before anything was done does not go by itself.
-                let is_alarm = |finding: &Finding| self.gate == Gate::Before && finding.rule == "no-alarm";
-                let hopeless =
-                    verdict.against().any(|finding| is_alarm(finding) || is_hopeless(finding, start.elapsed()));
+                let may_change = |finding: &Finding| finding.may_change(gate, start.elapsed());
+                let hopeless = !verdict.against().all(may_change);
                 let is_over = start.elapsed() >= timeout.0;
                 let is_due = is_over || start.elapsed() >= next_look;
                 let causes = if is_due { self.causes(context, &now, is_over).await } else { Vec::new() };
@@ -358,35 +243,16 @@ impl EngineAction for Wait {
                     });
                 }
                 mark = mark.or_else(|| now.mark());
-                context.wait(if self.gate == Gate::Settled { LONG_PAUSE } else { PAUSE }).await?;
+                context.wait(if gate == Gate::Settled { LONG_PAUSE } else { PAUSE }).await?;
             }
         })
-    }
-}
-
-impl GateDecided {
-    fn rule(self) -> Decided {
-        match self {
-            Self::Dead => Decided::Dead,
-            Self::Corrupt => Decided::Corrupt,
-            Self::Gone => Decided::Gone,
-        }
-    }
-}
-
-impl GateChange {
-    fn rule(self) -> MemberChange {
-        match self {
-            Self::Add => MemberChange::AddLearner,
-            Self::Remove | Self::Shrink => MemberChange::Remove { replaced: false },
-        }
     }
 }
 
 impl Wait {
     async fn hosts(&self, context: &ActionContext, now: &Observation) -> Vec<HostSeen> {
         // What is asked again and again after a start is asked of etcd alone.
-        if matches!(self.gate, Gate::Begin | Gate::After | Gate::Settled | Gate::Back) {
+        if matches!(self.module.gate, Gate::Begin | Gate::After | Gate::Settled | Gate::Back) {
             return Vec::new();
         }
         let EtcdGate { data_dir, server, .. } = &self.module;
@@ -399,7 +265,7 @@ impl Wait {
     /// Why members do not answer, as far as their hosts know. Before the time is over only of those that nobody will start
     /// again: there is nothing to wait for.
     async fn causes(&self, context: &ActionContext, now: &Observation, is_over: bool) -> Vec<String> {
-        if context.check_mode() || !matches!(self.gate, Gate::Settled | Gate::After) {
+        if context.check_mode() || !matches!(self.module.gate, Gate::Settled | Gate::After) {
             return Vec::new();
         }
         let mut reasons = Vec::new();
@@ -429,5 +295,22 @@ impl Wait {
             .with("gate", value(serde_json::to_value(self.module.gate)))
             .with("observation", value(serde_json::to_value(now)))
             .with("findings", value(serde_json::to_value(&verdict.findings)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etcdrun_engine::playbook::RolloutSettings;
+
+    #[test]
+    fn every_profile_of_a_rollout_is_one_of_a_gate() {
+        let schema = schemars::schema_for!(RolloutSettings);
+        let names = schema.pointer("/$defs/Profile").unwrap().to_string();
+        let is_known = |profile: &Profile| names.contains(&serde_json::to_string(profile).unwrap());
+        let known: Vec<Profile> = Profile::ALL.into_iter().filter(is_known).collect();
+        // A rollout does not replace members: that is what `etcdrun member` does.
+        assert_eq!(known, [Profile::Upgrade, Profile::Restart, Profile::Nospace, Profile::Certificate]);
+        assert_eq!(names.matches("\"const\"").count() + names.matches("\"enum\"").count(), 3, "{names}");
     }
 }

@@ -171,8 +171,7 @@ impl Change {
     /// Whether the rules let it happen. What only the hosts know is the business of `etcd_gate`.
     fn judge(&self, now: &Observation, change: MemberChange) -> Result<(), ActionError> {
         let names = self.cluster.names();
-        let consent =
-            Consent { shrink: self.module.allow_shrink, no_snapshot: true, outage: true, ..Consent::default() };
+        let consent = Consent { no_snapshot: true, outage: true, ..Consent::default() };
         let situation = Situation {
             cluster: &self.cluster.name,
             target: Some(&self.module.name),
@@ -181,10 +180,7 @@ impl Change {
             planning: true,
             ..Situation::new(&names, now)
         };
-        let gates: &[Gate] = match change {
-            MemberChange::Remove { .. } => &[Gate::Before, Gate::Stop],
-            _ => &[Gate::Before],
-        };
+        let gates: &[Gate] = if change.removes() { &[Gate::Before, Gate::Stop] } else { &[Gate::Before] };
         for gate in gates {
             let verdict = judge(Profile::Replace, *gate, &situation);
             if verdict.against().any(|finding| matches!(finding.answer, Answer::Refused { .. })) {
@@ -331,7 +327,11 @@ impl Change {
         now: &Observation,
         listed: &Listed,
     ) -> Result<Outcome, ActionError> {
-        let change = MemberChange::Remove { replaced: self.module.replaced };
+        let change = match self.module {
+            EtcdMember { replaced: true, .. } => MemberChange::RemoveReplaced,
+            EtcdMember { allow_shrink: true, .. } => MemberChange::Shrink,
+            _ => MemberChange::Remove,
+        };
         if let Some(outcome) = if listed.is_learner { None } else { self.foresee(context, now, change)? } {
             return Ok(outcome);
         }

@@ -24,7 +24,7 @@ use etcdrun_etcd::{
         ClusterRecord, EtcdError, MemberClient, Phase,
         lead::{hand_over, successors},
         observe::{Observation, observe, see},
-        rules::{Gate, SPARED, Situation, is_at, judge_those},
+        rules::{Situation, is_at, judge_restart},
     },
 };
 
@@ -242,7 +242,7 @@ impl Converge {
         let (names, name) = (self.cluster.names(), self.module.name.as_str());
         let cluster = self.cluster.name.as_str();
         let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
-        let verdict = judge_those(SPARED, Gate::Stop, &situation);
+        let verdict = judge_restart(&situation);
         let lacks = verdict.against().any(|finding| matches!(finding.rule, "quorum-after" | "small-cluster"));
         match (verdict.holds(), lacks) {
             (true, _) => Ok(()),

@@ -53,10 +53,12 @@ pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
 const LOOK_AGAIN: &str = "it was not changed: check `etcdrun status CLUSTER`; to remove it anyway, run the command again instead of `etcdrun resume`";
 
 pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
-    let Some(MemberChange::Remove { replaced }) = situation.change else { return Answer::holds("nothing is removed") };
+    let Some(change) = situation.change.filter(|change| change.removes()) else {
+        return Answer::holds("nothing is removed");
+    };
     let Some(target) = situation.target else { return situation.unknown("which member is being changed") };
     let alive = situation.now.members.iter().any(|seen| seen.name == target && seen.is_well());
-    match alive && !replaced && !situation.consent.shrink {
+    match alive && change == MemberChange::Remove {
         false => Answer::holds(format!("{target} may be removed")),
         true => Answer::refused(
             format!("{target} is healthy, and no other member has replaced it yet"),

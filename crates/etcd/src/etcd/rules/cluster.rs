@@ -207,7 +207,7 @@ pub(super) fn no_alarm(situation: &Situation<'_>, _: Gate) -> Answer {
 
 pub(super) fn no_corrupt(situation: &Situation<'_>, _: Gate) -> Answer {
     // What is wrong with a member that goes is why it goes.
-    let goes = matches!(situation.change, Some(MemberChange::Remove { .. }));
+    let goes = situation.change.is_some_and(MemberChange::removes);
     let is_meant = |alarm: &Alarm| goes && situation.is_target(&situation.now.name(alarm.member));
     match alarms(situation.now).iter().find(|alarm| alarm.kind != AlarmKind::Nospace && !is_meant(alarm)) {
         None => Answer::holds("no alarm except NOSPACE"),
@@ -285,7 +285,7 @@ pub(super) fn quorum_after(situation: &Situation<'_>, _: Gate) -> Answer {
     let others = well.iter().filter(|name| !situation.is_target(name)).count();
     // One that is removed does not count any more.
     let majority = match situation.change {
-        Some(MemberChange::Remove { .. }) => majority(voters.saturating_sub(1)),
+        Some(change) if change.removes() => majority(voters.saturating_sub(1)),
         _ => majority(voters),
     };
     // A small cluster cannot spare any: that is the next rule's business. One that is on a single machine goes with it, if

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::{
     super::{agree::Agreement, observe::Observation},
     Answer,
@@ -63,8 +66,6 @@ pub struct Consent {
     pub auth_hop: bool,
     /// No snapshot is taken.
     pub no_snapshot: bool,
-    /// The cluster may have fewer members afterwards.
-    pub shrink: bool,
     /// The guest of the member in turn is powered off before it is taken out.
     pub fenced: bool,
 }
@@ -119,26 +120,41 @@ pub struct SnapshotSeen {
     pub age: Option<Duration>,
 }
 
-/// What is to happen to the list of members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A membership change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum MemberChange {
+    /// A learner is added.
+    #[serde(rename = "add")]
     AddLearner,
+    #[serde(skip)]
     AddVoter,
+    #[serde(skip)]
     Promote,
-    /// `replaced`: another one has been added for it.
-    Remove {
-        replaced: bool,
-    },
+    /// The member being changed is removed, to be replaced.
+    Remove,
+    /// The member being changed is removed for good.
+    Shrink,
+    /// The member being changed is removed, and another has replaced it.
+    #[serde(skip)]
+    RemoveReplaced,
+}
+
+impl MemberChange {
+    pub fn removes(self) -> bool {
+        matches!(self, Self::Remove | Self::Shrink | Self::RemoveReplaced)
+    }
 }
 
 /// What a member was found to be when it was decided that it goes. Hours may have passed since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Decided {
     /// A voter that does not serve.
     Dead,
     /// A voter that runs, on damaged data.
     Corrupt,
-    /// No voter any more.
+    /// Not a voter any more.
     Gone,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     super::observe::{Observation, Seen, Series, View},
-    Answer, Gate, MemberChange, Situation, Step, is_off,
+    Answer, Gate, MemberChange, RULES, Situation, Step, is_off,
 };
 use crate::model::Version;
 
@@ -33,19 +33,10 @@ fn with_step(situation: &Situation<'_>, check: fn(Step) -> Answer) -> Answer {
     situation.step.map_or_else(|| Answer::holds("the version does not change"), check)
 }
 
-type StepRule = (&'static str, fn(Step) -> Answer);
-
 /// Which rule forbids a step, if one does: for looking for a path.
 pub(in super::super) fn step_refusal(step: Step) -> Option<(&'static str, String, String)> {
-    let rules: [StepRule; 6] = [
-        ("one-minor", minors),
-        ("forbidden-3.5.0", forbidden_step),
-        ("floor-3.5", floor_3_5_step),
-        ("floor-3.6", floor_3_6_step),
-        ("patch-3.5-first", patch_3_5_step),
-        ("patch-3.6-first", patch_3_6_step),
-    ];
-    rules.into_iter().filter(|(id, _)| !is_off(id)).find_map(|(id, check)| match check(step) {
+    let rules = RULES.iter().filter(|rule| !is_off(rule.id));
+    rules.filter_map(|rule| Some((rule.id, rule.step?(step)))).find_map(|(id, answer)| match answer {
         Answer::Refused { what, way_out } => Some((id, what, way_out)),
         _ => None,
     })
@@ -99,7 +90,7 @@ pub(super) fn one_minor(situation: &Situation<'_>, _: Gate) -> Answer {
     minors(Step { from: low, to: high })
 }
 
-fn minors(step: Step) -> Answer {
+pub(super) fn minors(step: Step) -> Answer {
     let (low, high) = (step.from.min(step.to), step.from.max(step.to));
     match low.major == high.major && high.minor - low.minor <= 1 {
         true => Answer::holds("one minor version at most"),
@@ -114,7 +105,7 @@ pub(super) fn forbidden(situation: &Situation<'_>, _: Gate) -> Answer {
     with_step(situation, forbidden_step)
 }
 
-fn forbidden_step(step: Step) -> Answer {
+pub(super) fn forbidden_step(step: Step) -> Answer {
     match FORBIDDEN.contains(&step.to) {
         false => Answer::holds("no version that loses data"),
         true => Answer::refused(
@@ -128,7 +119,7 @@ pub(super) fn floor_3_5(situation: &Situation<'_>, _: Gate) -> Answer {
     with_step(situation, floor_3_5_step)
 }
 
-fn floor_3_5_step(step: Step) -> Answer {
+pub(super) fn floor_3_5_step(step: Step) -> Answer {
     match crosses(step, (3, 4), (3, 5)) && step.to < FLOOR_3_5 {
         false => Answer::holds("3.5 is new enough"),
         true => Answer::refused(
@@ -142,7 +133,7 @@ pub(super) fn floor_3_6(situation: &Situation<'_>, _: Gate) -> Answer {
     with_step(situation, floor_3_6_step)
 }
 
-fn floor_3_6_step(step: Step) -> Answer {
+pub(super) fn floor_3_6_step(step: Step) -> Answer {
     let beside = [(3, 5), (3, 7)].into_iter().any(|other| crosses(step, other, (3, 6)));
     match beside && step.to < FLOOR_3_6 {
         false => Answer::holds("3.6 is new enough"),
@@ -157,7 +148,7 @@ pub(super) fn patch_3_5_first(situation: &Situation<'_>, _: Gate) -> Answer {
     with_step(situation, patch_3_5_step)
 }
 
-fn patch_3_5_step(step: Step) -> Answer {
+pub(super) fn patch_3_5_step(step: Step) -> Answer {
     match crosses(step, (3, 5), (3, 6)) && step.from < RECOMMENDED_3_5 {
         false => Answer::holds("3.5 was patched"),
         true => Answer::refused(
@@ -174,7 +165,7 @@ pub(super) fn patch_3_6_first(situation: &Situation<'_>, _: Gate) -> Answer {
     with_step(situation, patch_3_6_step)
 }
 
-fn patch_3_6_step(step: Step) -> Answer {
+pub(super) fn patch_3_6_step(step: Step) -> Answer {
     match crosses(step, (3, 6), (3, 7)) && step.from < FLOOR_3_6 {
         false => Answer::holds("3.6 was patched"),
         true => Answer::refused(
@@ -193,8 +184,7 @@ pub(super) fn patch_before_replace(situation: &Situation<'_>, _: Gate) -> Answer
     let old = situation.now.views().find(|(_, view)| view.version.series() == (3, 5) && view.version < FLOOR_3_5);
     let Some((name, view)) = old else { return Answer::holds("no member runs an old 3.5") };
     let what = format!("{name} runs {}, and its snapshots may give new members an outdated member list", view.version);
-    let is_under_way =
-        matches!(situation.change, Some(MemberChange::Promote | MemberChange::Remove { replaced: true }));
+    let is_under_way = matches!(situation.change, Some(MemberChange::Promote | MemberChange::RemoveReplaced));
     match unfit_for_upgrade(situation.now) {
         _ if is_under_way => Answer::holds(format!("{what}; the change has started, and is completed")),
         Some(why) => Answer::holds(format!(
