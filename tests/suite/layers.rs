@@ -7,7 +7,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("crates/base", &[]),
     ("crates/ssh", &["base"]),
     ("crates/inventory", &["base", "ssh"]),
-    ("crates/etcd", &["base", "inventory"]),
+    ("crates/etcd", &["base", "inventory", "ssh"]),
     // It knows no etcd.
     ("crates/engine", &["base", "inventory", "ssh"]),
     ("crates/modules", &["base", "engine", "etcd", "inventory", "ssh"]),

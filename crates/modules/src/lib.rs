@@ -23,7 +23,7 @@ pub use etcd::{
 };
 use etcdrun_base::{model, secret, source, template};
 use etcdrun_engine::{state, task};
-use etcdrun_etcd::backup;
+use etcdrun_etcd::{backup, http};
 use etcdrun_inventory as inventory;
 use etcdrun_ssh::{remote, ssh};
 pub use guests::guest_states::{GuestStates, MadeGuest, guest_states};

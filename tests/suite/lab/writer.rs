@@ -15,7 +15,11 @@ use std::{
 
 use async_trait::async_trait;
 use etcd_client::{AlarmAction, AlarmType, Client, GetOptions};
-use etcdrun::etcd::{Credential, Dial, EtcdError, MemberClient, Stream};
+use etcdrun::{
+    etcd::{Credential, EtcdError, MemberClient},
+    http::Dial,
+    ssh::Stream,
+};
 use tokio::task::JoinSet;
 
 /// Where its keys are: `/written/NUMBER`.

@@ -1,21 +1,18 @@
 //! A client of one member. Its channel goes through the SSH connection to that member's host, because the operator often has no
 //! other way to it; what is large goes straight where it can.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use etcd_client::{Channel, Client, ConnectOptions};
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
-use tokio_rustls::TlsConnector;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use zeroize::Zeroizing;
 
 use super::{EtcdError, http};
-use crate::pki;
+use crate::{
+    http::{Client as HttpClient, Dial, Direct},
+    pki,
+};
 
 /// An emulated guest on a busy machine may take seconds for a handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -23,28 +20,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// How long a way straight to a member is looked for.
 const STRAIGHT_LIMIT: Duration = Duration::from_secs(1);
-
-/// Any two-way stream.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-/// Makes the connections to members: through SSH, or straight.
-#[async_trait]
-pub trait Dial: Send + Sync {
-    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>>;
-}
-
-struct Straight;
-
-#[async_trait]
-impl Dial for Straight {
-    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>> {
-        let stream = TcpStream::connect((host, port)).await?;
-        stream.set_nodelay(true)?;
-        Ok(Box::new(stream))
-    }
-}
 
 /// What proves who we are, and who the members are.
 #[derive(Clone, Default)]
@@ -66,7 +41,7 @@ pub struct MemberClient {
     limit: Duration,
     address: Arc<str>,
     port: u16,
-    tls: TlsConnector,
+    http: HttpClient,
     dial: Arc<dyn Dial>,
     login: Option<(String, Zeroizing<String>)>,
 }
@@ -81,16 +56,12 @@ impl MemberClient {
         dial: Arc<dyn Dial>,
     ) -> Result<Self, EtcdError> {
         let wrong = |error: tonic::transport::Error| EtcdError::Certificates(innermost(&error));
-        let authority = match address.contains(':') {
-            true => format!("[{address}]:{port}"),
-            false => format!("{address}:{port}"),
-        };
         let mut tls =
             ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&credential.authority)).domain_name(address);
         if let Some((certificate, key)) = &credential.identity {
             tls = tls.identity(Identity::from_pem(certificate, key.as_bytes()));
         }
-        let endpoint = Endpoint::from_shared(format!("https://{authority}"))
+        let endpoint = Endpoint::from_shared(url(address, port))
             .map_err(wrong)?
             .tls_config(tls)
             .map_err(wrong)?
@@ -98,8 +69,8 @@ impl MemberClient {
             .timeout(CALL_LIMIT);
         let address: Arc<str> = address.into();
         let channel = channel(&endpoint, &address, port, &dial);
-        let (tls, login) = (http::tls(credential)?, credential.login.clone());
-        Ok(Self { name: name.into(), endpoint, channel, limit: CALL_LIMIT, address, port, tls, dial, login })
+        let (http, login) = (http::client(credential)?, credential.login.clone());
+        Ok(Self { name: name.into(), endpoint, channel, limit: CALL_LIMIT, address, port, http, dial, login })
     }
 
     /// The same member, for calls that may take longer; over a connection of its own, which may take as long.
@@ -112,7 +83,7 @@ impl MemberClient {
     /// The same member over a connection of its own that does not go through SSH, if there is such a way and nobody else is at its
     /// end. TLS is the same on both ways, but on this one nothing is encrypted twice.
     pub async fn straight(&self) -> Option<Self> {
-        let dial: Arc<dyn Dial> = Arc::new(Straight);
+        let dial: Arc<dyn Dial> = Arc::new(Direct);
         let channel = channel(&self.endpoint, &self.address, self.port, &dial);
         let straight = Self { channel, dial, ..self.clone() };
         let ids = async { tokio::try_join!(self.id(), straight.id()) };
@@ -159,14 +130,16 @@ impl MemberClient {
 
     /// The body that the server answers at a path such as `/version` or `/health`.
     pub async fn get(&self, path: &str) -> Result<String, EtcdError> {
-        let Self { name, address, port, tls, dial, .. } = self;
-        http::get(&http::Target { member: name, address, port: *port, tls, dial: &**dial }, path).await
+        http::get(&self.target(self.port), path).await
     }
 
     /// The certificate that a fresh handshake at one of the member's ports shows; the one for clients or that for peers.
     pub async fn served(&self, port: u16) -> Result<pki::Certificate, EtcdError> {
-        let Self { name, address, tls, dial, .. } = self;
-        http::served(&http::Target { member: name, address, port, tls, dial: &**dial }).await
+        http::served(&self.target(port)).await
+    }
+
+    fn target(&self, port: u16) -> http::Target<'_> {
+        http::Target { member: &self.name, url: url(&self.address, port), client: &self.http, dial: &*self.dial }
     }
 
     /// One call, which ends in time.
@@ -177,6 +150,10 @@ impl MemberClient {
             Err(_) => Err(EtcdError::TimedOut { member: self.name.to_string(), limit }),
         }
     }
+}
+
+fn url(address: &str, port: u16) -> String {
+    if address.contains(':') { format!("https://[{address}]:{port}") } else { format!("https://{address}:{port}") }
 }
 
 fn channel(endpoint: &Endpoint, address: &Arc<str>, port: u16, dial: &Arc<dyn Dial>) -> tonic::transport::Channel {

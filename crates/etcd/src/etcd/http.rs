@@ -1,56 +1,34 @@
 //! Plain HTTP over the same tunnel, for what etcd does not tell by gRPC.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, header};
-use hyper_util::rt::TokioIo;
-use tokio_rustls::{
-    TlsConnector,
-    client::TlsStream,
-    rustls::{
-        AlertDescription, ClientConfig, Error as RustlsError, RootCertStore,
-        crypto::aws_lc_rs,
-        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-    },
+use tokio_rustls::rustls::{AlertDescription, Error as RustlsError};
+
+use super::{Credential, EtcdError};
+use crate::{
+    http::{Client, Dial, HttpError, Trust, text},
+    pki::Certificate,
 };
-
-use super::{Credential, Dial, EtcdError, Stream};
-use crate::pki::Certificate;
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// The metrics of a busy server have some hundred KiB.
 const LONGEST_ANSWER: usize = 2 << 20;
 
-/// What TLS needs, the same for every request.
-pub(super) fn tls(credential: &Credential) -> Result<TlsConnector, EtcdError> {
-    let wrong = |what: &dyn std::fmt::Display| EtcdError::Certificates(what.to_string());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(credential.authority.as_bytes()) {
-        roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&error))?
-        .with_root_certificates(roots);
-    let config = match &credential.identity {
-        None => config.with_no_client_auth(),
-        Some((certificate, key)) => {
-            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| wrong(&error))?;
-            config.with_client_auth_cert(chain.map_err(|error| wrong(&error))?, key).map_err(|error| wrong(&error))?
-        }
-    };
-    Ok(TlsConnector::from(Arc::new(config)))
+/// A client that trusts the members, and shows them who we are.
+pub(super) fn client(credential: &Credential) -> Result<Client, EtcdError> {
+    let identity = credential.identity.as_ref().map(|(certificate, key)| (certificate.as_str(), key.as_str()));
+    Client::with_identity(Trust::Pem(&credential.authority), identity).map_err(|error| match error {
+        HttpError::Certificates(why) => EtcdError::Certificates(why),
+        other => EtcdError::Certificates(other.to_string()),
+    })
 }
 
 /// Where requests go.
 pub(super) struct Target<'a> {
     pub member: &'a str,
-    pub address: &'a str,
-    pub port: u16,
-    pub tls: &'a TlsConnector,
+    /// The beginning of every URL: `https://10.0.0.1:2379`.
+    pub url: String,
+    pub client: &'a Client,
     pub dial: &'a dyn Dial,
 }
 
@@ -73,42 +51,36 @@ pub(super) async fn served(target: &Target<'_>) -> Result<Certificate, EtcdError
 }
 
 async fn show(target: &Target<'_>) -> Result<Certificate, EtcdError> {
-    let member = || target.member.to_owned();
-    let untrusted = |reason| EtcdError::Handshake { member: member(), reason };
-    let stream = connect(target).await.map_err(|error| match tls_error(&error) {
-        Some(RustlsError::InvalidCertificate(_)) => untrusted(error.to_string()),
-        _ => told(target.member, &error),
+    let untrusted = |reason| EtcdError::Handshake { member: target.member.to_owned(), reason };
+    let shown = target.client.certificate(&target.url, target.dial).await.map_err(|error| match innermost(&error) {
+        cause if matches!(tls_error(cause), Some(RustlsError::InvalidCertificate(_))) => untrusted(cause.to_string()),
+        cause => told(target.member, cause),
     })?;
-    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let shown = shown.ok_or_else(|| untrusted("it presents no certificate".to_owned()))?;
-    Certificate::from_der(shown.to_vec()).map_err(|error| untrusted(error.message))
-}
-
-async fn connect(target: &Target<'_>) -> io::Result<TlsStream<Box<dyn Stream>>> {
-    let stream = target.dial.dial(target.address, target.port).await?;
-    let name = ServerName::try_from(target.address.to_owned()).map_err(io::Error::other)?;
-    target.tls.connect(name, stream).await
+    Certificate::from_der(shown).map_err(|error| untrusted(error.message))
 }
 
 async fn exchange(target: &Target<'_>, path: &str) -> Result<String, EtcdError> {
-    let failed = |error: &(dyn std::error::Error + 'static)| told(target.member, error);
-    let stream = connect(target).await.map_err(|error| failed(&error))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-    // Ends with the response: hyper closes the connection once nobody asks for more of it.
-    tokio::spawn(connection);
-    let request = Request::get(path).header(header::HOST, target.address).body(Empty::<Bytes>::new());
-    let response =
-        sender.send_request(request.map_err(|error| failed(&error))?).await.map_err(|error| failed(&error))?;
+    let failed = |error: HttpError| told(target.member, innermost(&error));
+    let response = target.client.get(&format!("{}{path}", target.url), target.dial).await.map_err(failed)?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await.map_err(|error| failed(&*error))?;
-    let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+    let body = text(response, LONGEST_ANSWER).await.map_err(failed)?;
     match status.is_success() {
         true => Ok(body),
         false => Err(EtcdError::Unavailable {
             member: target.member.to_owned(),
             reason: format!("{path} answers {status}: {}", body.trim()),
         }),
+    }
+}
+
+/// The cause alone: which member it is about is said anyway.
+fn innermost(error: &HttpError) -> &(dyn std::error::Error + 'static) {
+    match error {
+        HttpError::Connect { error, .. } => error,
+        HttpError::Exchange { error, .. } => error,
+        HttpError::Body(error) => &**error,
+        other => other,
     }
 }
 

@@ -35,7 +35,7 @@ pub const UNIT: &str = "etcd.service";
 
 pub use auth::{Change, Plan, RootPassword, apply, plan};
 pub use canary::{Canary, Sight};
-pub use client::{Credential, Dial, MemberClient, Stream};
+pub use client::{Credential, MemberClient};
 pub use config::{ServerConfig, environment};
 pub use error::EtcdError;
 pub use pace::Pace;

@@ -15,12 +15,12 @@ use tokio::{fs::File, io::AsyncWriteExt, sync::OnceCell};
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     copy::{checked_dest, landing},
-    http::{self, Client, Direct, HttpError, Trust},
     local::Fingerprint,
     place::{self, Place},
     scratch::Scratch,
 };
 use crate::{
+    http::{self, Client, Direct, HttpError, Trust},
     model::{Effects, FileMode, Seconds, Value},
     remote::Payload,
     task::Permit,
@@ -192,14 +192,14 @@ pub(crate) async fn bring_here(
     headers: &IndexMap<String, String>,
     permit: &Permit,
 ) -> Result<Scratch, HttpError> {
-    let failed = |error: std::io::Error| HttpError::Body(format!("cannot store the download: {error}"));
+    let failed = |error: std::io::Error| HttpError::Body(format!("cannot store the download: {error}").into());
     let client = Client::new(Trust::System)?;
     let client = headers.iter().try_fold(client, |client, (name, value)| client.header(name, value))?;
     let mut body = client.download(url, &Direct).await?.into_body();
     let (scratch, file) = Scratch::create(&std::env::temp_dir(), permit).map_err(failed)?;
     let mut file = File::from_std(file);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| HttpError::Body(format!("the download was interrupted: {error}")))?;
+        let frame = frame.map_err(|error| HttpError::Body(format!("the download was interrupted: {error}").into()))?;
         if let Some(data) = frame.data_ref() {
             file.write_all(data).await.map_err(failed)?;
         }

@@ -11,7 +11,7 @@ pub(super) mod unarchive;
 
 // For the files of this folder.
 use crate::{
-    support::{http, line_edit, local, place, scratch, words, yes},
+    support::{line_edit, local, place, scratch, words, yes},
     task::{
         Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField,
         Running, Traits,

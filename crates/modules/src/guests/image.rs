@@ -14,12 +14,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ActionContext, ActionError, BuildContext, EngineAction, ModuleError, Running, download,
-    http::{self, HttpError},
-    local, place,
+    ActionContext, ActionError, BuildContext, EngineAction, ModuleError, Running, download, local, place,
     scratch::Scratch,
 };
 use crate::{
+    http::{self, HttpError},
     model::{Outcome, Value},
     remote::Payload,
     task::Permit,

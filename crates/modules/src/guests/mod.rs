@@ -21,7 +21,7 @@ mod login;
 // For the files of this folder.
 use crate::{
     files::download,
-    support::{http, local, place, scratch},
+    support::{local, place, scratch},
     task::{
         Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
         Traits,

@@ -11,14 +11,16 @@ use zeroize::Zeroizing;
 
 use super::{ActionContext, ActionError, ClusterKey, ModuleError};
 use crate::{
+    http::Dial,
     inventory::sections::{AuthMethod, AuthSection, TlsSection},
     model::Value,
     pki::ca::{authority, failed},
     remote::{Payload, Session},
+    ssh::Stream,
 };
 use etcdrun_etcd::{
     etcd::{
-        Credential, Dial, EtcdError, MemberClient,
+        Credential, EtcdError, MemberClient,
         observe::{Observation, observe},
     },
     pki::{Authority, Client, Keeping, Renewal, STRANGER, Store},
@@ -324,7 +326,7 @@ struct Tunnel(Session);
 
 #[async_trait]
 impl Dial for Tunnel {
-    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn etcdrun_etcd::etcd::Stream>> {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>> {
         if self.0.link.is_local() {
             let stream = tokio::net::TcpStream::connect((host, port)).await?;
             return Ok(Box::new(stream));

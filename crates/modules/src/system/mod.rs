@@ -18,7 +18,7 @@ pub(super) mod wait_for;
 
 // For the files of this folder.
 use crate::{
-    support::{http, local, words, yes},
+    support::{local, words, yes},
     task::{
         Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, OperatorFile, ResultField,
         Running, Sets, Traits,

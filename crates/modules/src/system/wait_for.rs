@@ -15,12 +15,12 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    http::{self, Client, Dial, Direct, HttpError, Stream, Trust},
 };
 use crate::{
+    http::{self, Client, Dial, Direct, HttpError, Trust},
     model::{Effects, Outcome, Resource, Seconds},
     remote::{Payload, RemoteError, Session, Trouble},
-    ssh::{SshError, TcpTunnel},
+    ssh::{SshError, Stream, TcpTunnel},
 };
 
 /// Waits until a port answers, a path exists, SSH accepts a login or a URL answers; or until it no

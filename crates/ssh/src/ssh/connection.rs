@@ -270,7 +270,9 @@ pub(super) fn refusal(why: &ChannelOpenFailure) -> &'static str {
     }
 }
 
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// Any two-way stream.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A TCP stream that runs through a host. Dropping it closes it.

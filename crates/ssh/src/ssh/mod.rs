@@ -26,7 +26,7 @@ mod proxy;
 mod resolve;
 mod session;
 
-pub use connection::{Connection, TcpTunnel};
+pub use connection::{Connection, Stream, TcpTunnel};
 pub use connector::Connector;
 pub use endpoint::Endpoint;
 pub use error::SshError;

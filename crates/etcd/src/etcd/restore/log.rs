@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use crc_fast::{CrcAlgorithm, Digest};
 use tokio::io::AsyncWrite;
 
 use super::{NewCluster, NewMember, TERM, store};
@@ -51,9 +52,9 @@ impl Message {
 
 /// CRC-32C, going on from what came before.
 pub(super) fn crc(before: u32, bytes: &[u8]) -> u32 {
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
-    !bytes.iter().fold(!before, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+    let mut sum = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    sum.update(bytes);
+    sum.finalize() as u32
 }
 
 /// Records, each behind its length, in steps of eight bytes, and with the sum of all so far.

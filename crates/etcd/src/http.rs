@@ -1,4 +1,6 @@
-//! A small HTTP client over any stream: a connection of the operator, or a tunnel through a target.
+//! A small HTTP client over any stream: a connection of the operator, or a tunnel through a host.
+//!
+//! In: a URL, and what makes connections. Out: the answer, or why there is none. It knows nothing of etcd.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -11,21 +13,23 @@ use hyper::{
     header::{self, HeaderName, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{
     TlsConnector,
+    client::TlsStream,
     rustls::{
         ClientConfig, RootCertStore,
         crypto::aws_lc_rs,
-        pki_types::{CertificateDer, ServerName, pem::PemObject},
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
 };
+
+use crate::ssh::Stream;
 
 const MAX_REDIRECTS: usize = 10;
 
 /// Why there is no answer to use.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpError {
+pub enum HttpError {
     #[error("`{0}` is not a URL that can be fetched: {1}")]
     BadUrl(String, String),
     #[error("cannot connect to {host}:{port}: {error}")]
@@ -38,25 +42,22 @@ pub(crate) enum HttpError {
     Status { url: String, status: StatusCode },
     #[error("{0} redirects more than {MAX_REDIRECTS} times")]
     Redirects(String),
+    #[error("`{0}` and its value do not make an HTTP header")]
+    BadHeader(String),
     #[error("{0}")]
-    Body(String),
+    Body(Box<dyn std::error::Error + Send + Sync>),
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
 }
 
-/// Any two-way stream.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-/// Makes the connections: directly, or through a target.
+/// Makes the connections: directly, or through a host.
 #[async_trait]
-pub(crate) trait Dial: Send + Sync {
+pub trait Dial: Send + Sync {
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>>;
 }
 
 /// Connects from the operator's machine.
-pub(crate) struct Direct;
+pub struct Direct;
 
 #[async_trait]
 impl Dial for Direct {
@@ -69,25 +70,46 @@ impl Dial for Direct {
 
 /// Whose certificates are believed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Trust<'a> {
+pub enum Trust<'a> {
     System,
     /// The certificates of this PEM file only.
     File(&'a Path),
+    /// These certificates only, in PEM.
+    Pem(&'a str),
 }
 
+/// A certificate and its key, in PEM.
+pub type Identity<'a> = (&'a str, &'a str);
+
 /// A client with the certificates it trusts.
-pub(crate) struct Client {
+#[derive(Clone)]
+pub struct Client {
     tls: TlsConnector,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Client {
     pub fn new(trust: Trust<'_>) -> Result<Self, HttpError> {
+        Self::with_identity(trust, None)
+    }
+
+    /// A client that shows this certificate to servers that ask for one.
+    pub fn with_identity(trust: Trust<'_>, identity: Option<Identity<'_>>) -> Result<Self, HttpError> {
+        let wrong = |what: &dyn std::fmt::Display| HttpError::Certificates(what.to_string());
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| HttpError::Certificates(error.to_string()))?
-            .with_root_certificates(roots(trust)?)
-            .with_no_client_auth();
+            .map_err(|error| wrong(&error))?
+            .with_root_certificates(roots(trust)?);
+        let config = match identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| wrong(&error))?;
+                config
+                    .with_client_auth_cert(chain.map_err(|error| wrong(&error))?, key)
+                    .map_err(|error| wrong(&error))?
+            }
+        };
         Ok(Self { tls: TlsConnector::from(Arc::new(config)), headers: Vec::new() })
     }
 
@@ -118,6 +140,14 @@ impl Client {
         Err(HttpError::Redirects(url.to_owned()))
     }
 
+    /// The certificate that the server of a URL shows in a handshake, if it shows one.
+    pub async fn certificate(&self, url: &str, dial: &dyn Dial) -> Result<Option<Vec<u8>>, HttpError> {
+        let target = Target::parse(url)?;
+        let stream = self.encrypt(&target, self.dial(&target, dial).await?).await?;
+        let chain = stream.get_ref().1.peer_certificates();
+        Ok(chain.and_then(|chain| chain.first()).map(|certificate| certificate.to_vec()))
+    }
+
     async fn exchange(
         &self,
         target: &Target,
@@ -134,16 +164,18 @@ impl Client {
     }
 
     async fn connect(&self, target: &Target, dial: &dyn Dial) -> Result<Box<dyn Stream>, HttpError> {
-        let Target { host, port, tls, .. } = target;
-        let failed = |error| HttpError::Connect { host: host.clone(), port: *port, error };
-        let stream = dial.dial(host, *port).await.map_err(failed)?;
-        if !tls {
-            return Ok(stream);
-        }
-        let name = ServerName::try_from(host.clone())
+        let stream = self.dial(target, dial).await?;
+        if target.tls { Ok(Box::new(self.encrypt(target, stream).await?)) } else { Ok(stream) }
+    }
+
+    async fn dial(&self, target: &Target, dial: &dyn Dial) -> Result<Box<dyn Stream>, HttpError> {
+        dial.dial(&target.host, target.port).await.map_err(|error| target.unconnected(error))
+    }
+
+    async fn encrypt(&self, target: &Target, stream: Box<dyn Stream>) -> Result<TlsStream<Box<dyn Stream>>, HttpError> {
+        let name = ServerName::try_from(target.host.clone())
             .map_err(|error| HttpError::BadUrl(target.uri.to_string(), error.to_string()))?;
-        let stream = self.tls.connect(name, stream).await.map_err(failed)?;
-        Ok(Box::new(stream))
+        self.tls.connect(name, stream).await.map_err(|error| target.unconnected(error))
     }
 
     fn request(&self, target: &Target, with_headers: bool) -> Result<Request<Empty<Bytes>>, HttpError> {
@@ -162,12 +194,12 @@ impl Client {
 }
 
 /// Refuses what could not be fetched anyway, before anything is tried.
-pub(crate) fn check_url(url: &str) -> Result<(), HttpError> {
+pub fn check_url(url: &str) -> Result<(), HttpError> {
     Target::parse(url).map(|_| ())
 }
 
-pub(crate) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
-    let wrong = || HttpError::Body(format!("`{name}` and its value do not make an HTTP header"));
+pub fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
+    let wrong = || HttpError::BadHeader(name.to_owned());
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
     let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
     value.set_sensitive(true);
@@ -175,9 +207,9 @@ pub(crate) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, Heade
 }
 
 /// The text of an answer, at most `limit` bytes of it.
-pub(crate) async fn text(response: Response<Incoming>, limit: usize) -> Result<String, HttpError> {
+pub async fn text(response: Response<Incoming>, limit: usize) -> Result<String, HttpError> {
     let body = Limited::new(response.into_body(), limit);
-    let bytes = body.collect().await.map_err(|error| HttpError::Body(error.to_string()))?.to_bytes();
+    let bytes = body.collect().await.map_err(HttpError::Body)?.to_bytes();
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -187,6 +219,12 @@ fn roots(trust: Trust<'_>) -> Result<RootCertStore, HttpError> {
         Trust::System => {
             // A machine without certificates can still speak plain HTTP; TLS then fails by itself.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        Trust::Pem(text) => {
+            for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+                let certificate = certificate.map_err(|error| HttpError::Certificates(error.to_string()))?;
+                roots.add(certificate).map_err(|error| HttpError::Certificates(error.to_string()))?;
+            }
         }
         Trust::File(path) => {
             let wrong = |error: String| HttpError::Certificates(format!("`{}`: {error}", path.display()));
@@ -227,6 +265,10 @@ impl Target {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         Ok(Self { uri, host, port, tls })
+    }
+
+    fn unconnected(&self, error: io::Error) -> HttpError {
+        HttpError::Connect { host: self.host.clone(), port: self.port, error }
     }
 
     fn authority(&self) -> &str {
