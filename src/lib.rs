@@ -11,7 +11,7 @@
 //! was loaded into a `graph`; `execute` walks it, with `modules` deciding what a task does,
 //! `remote` carrying it to a host and `ssh` moving the bytes; `report` is all that prints.
 
-pub use etcdrun_base::{model, secret, shell, source, state_folder, template};
+pub use etcdrun_base::{digest, model, secret, shell, source, state_folder, template};
 pub use etcdrun_engine::{compile, execute, graph, playbook, state, task};
 pub use etcdrun_etcd::{backup, etcd, http, membership, pki};
 pub use etcdrun_inventory as inventory;

@@ -7,6 +7,6 @@ pub mod http;
 pub mod membership;
 pub mod pki;
 
-use etcdrun_base::{model, secret, source, state_folder};
+use etcdrun_base::{digest, model, secret, source, state_folder};
 use etcdrun_inventory as inventory;
 use etcdrun_ssh::ssh;

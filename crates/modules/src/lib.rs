@@ -21,7 +21,7 @@ pub use etcd::{
     quorum::EtcdQuorum,
     restore::time as restore_time,
 };
-use etcdrun_base::{model, secret, source, template};
+use etcdrun_base::{digest, model, secret, source, template};
 use etcdrun_engine::{state, task};
 use etcdrun_etcd::{backup, http};
 use etcdrun_inventory as inventory;

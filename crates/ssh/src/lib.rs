@@ -4,4 +4,4 @@
 pub mod remote;
 pub mod ssh;
 
-pub(crate) use etcdrun_base::{model, shell};
+pub(crate) use etcdrun_base::{digest, model, shell};

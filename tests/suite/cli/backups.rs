@@ -2,8 +2,8 @@
 
 use std::io::{self, Read as _};
 
+use etcdrun::digest::{hex, sha256};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     secrets::Keys,
@@ -111,7 +111,7 @@ fn a_bomb_is_noticed_when_it_has_what_its_manifest_says() {
     let mut encoder = zstd::Encoder::new(&mut packed, 3).unwrap();
     io::copy(&mut io::repeat(0).take(512 << 20), &mut encoder).unwrap();
     encoder.finish().unwrap();
-    let sum: String = Sha256::digest(&packed).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sum: String = hex(sha256(&packed));
     let mut manifest: Value = serde_json::from_str(&manifest(5, 1)).unwrap();
     manifest["stored_size"] = packed.len().into();
     manifest["stored_sha256"] = sum.into();

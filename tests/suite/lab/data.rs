@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use etcdrun::digest::sha256;
 use etcdrun_lab::{Host, etcd};
-use sha2::{Digest, Sha256};
 
 use super::{
     Said,
@@ -121,7 +121,7 @@ fn a_resumed_upgrade_takes_a_new_snapshot_and_each_version_has_its_own() {
 fn damaged(plain: &[u8], change: impl Fn(&mut [u8]) -> usize) -> Vec<u8> {
     let mut bytes = plain[..plain.len() - 32].to_vec();
     assert!(change(&mut bytes) > 0);
-    let sum: [u8; 32] = Sha256::digest(&bytes).into();
+    let sum: [u8; 32] = sha256(&bytes);
     bytes.extend(sum);
     bytes
 }

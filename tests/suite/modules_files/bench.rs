@@ -9,12 +9,12 @@ use std::{
     sync::Arc,
 };
 
+use etcdrun::digest::sha256;
 use etcdrun::{
     model::{Outcome, Status, ValueMap},
     remote::Session,
 };
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::support::{Operator, Sshd, local_session, session};
@@ -148,7 +148,7 @@ fn look(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
 fn describe(body: &[u8]) -> String {
     match body.len() {
         0..1000 => format!("{:?}", String::from_utf8_lossy(body)),
-        length => format!("{length} bytes {:?}", Sha256::digest(body)),
+        length => format!("{length} bytes {:?}", sha256(body)),
     }
 }
 

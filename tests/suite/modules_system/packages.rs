@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path, process::Command, sync::Arc};
 
+use etcdrun::digest::{hex, sha256};
 use etcdrun::{
     model::Outcome,
     remote::{Link, LinkOptions, Session, Surroundings},
 };
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use super::support::{run, run_module};
@@ -65,7 +65,7 @@ impl Repository {
         let path = self.folder.path().join(&file);
         run("dpkg-deb", &["--build", "--root-owner-group", tree.to_str().unwrap(), path.to_str().unwrap()]);
         let body = fs::read(&path).unwrap();
-        let sum: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum: String = hex(sha256(&body));
         format!("{control}Filename: ./{file}\nSize: {}\nSHA256: {sum}\n\n", body.len())
     }
 

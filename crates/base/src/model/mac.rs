@@ -1,10 +1,10 @@
 //! MAC addresses that nobody had to choose.
 
-use sha2::{Digest as _, Sha256};
+use crate::digest::sha256;
 
 /// The address of a guest's interface at this place: the same each time, in the range that QEMU uses.
 pub fn derived_mac(guest: &str, position: usize) -> String {
-    let digest = Sha256::digest(format!("{guest}/{position}"));
+    let digest = sha256(format!("{guest}/{position}"));
     format!("52:54:00:{:02x}:{:02x}:{:02x}", digest[0], digest[1], digest[2])
 }
 

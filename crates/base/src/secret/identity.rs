@@ -10,11 +10,13 @@ use age::{
     ssh, x25519,
 };
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
-use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Stanza, keyring::Ask};
-use crate::source::{OpenError, exposed, is_sealed};
+use crate::{
+    digest::sha256,
+    source::{OpenError, exposed, is_sealed},
+};
 
 /// One key that may open things.
 pub(super) enum Identity {
@@ -91,7 +93,7 @@ fn locked(path: &Path, text: &str, key: ssh::EncryptedKey) -> Result<LockedSsh, 
     let private = russh::keys::PrivateKey::from_openssh(text).map_err(|error| error.to_string())?;
     let public = private.public_key();
     let wire = public.to_bytes().map_err(|error| error.to_string())?;
-    let tag = STANDARD_NO_PAD.encode(&Sha256::digest(&wire)[..4]);
+    let tag = STANDARD_NO_PAD.encode(&sha256(&wire)[..4]);
     let stanza = Stanza { kind: public.algorithm().as_str().to_owned(), tag: Some(tag) };
     let public = public.to_openssh().map_err(|error| error.to_string())?;
     Ok(LockedSsh { key, path: path.display().to_string(), public, stanza, unlocked: Mutex::default() })

@@ -14,7 +14,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+
+use crate::digest::{hex, sha256};
 
 /// What is at a path, links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -261,7 +262,7 @@ fn missing() -> io::Error {
 
 /// Names a content.
 pub fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(sha256(bytes))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use petgraph::{Direction, graph::DiGraph, visit::EdgeRef};
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 use crate::{
+    digest::{Sha256, hex},
     inventory::HostId,
     model::{HostName, Span, Version},
     playbook::{BatchSize, Task},
@@ -284,12 +284,12 @@ impl Graph {
 
     /// The same for the same nodes in the same order, whatever their values.
     pub fn fingerprint(&self) -> String {
-        let mut hash = Sha256::new();
+        let mut hash = Sha256::default();
         for index in self.indices() {
             hash.update(self.id(index));
             hash.update(b"\n");
         }
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex(&hash.finish()[..16])
     }
 
     pub fn indices(&self) -> impl Iterator<Item = NodeIndex> + use<> {

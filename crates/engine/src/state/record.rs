@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::Operator;
-use crate::model::{RunResult, Status};
+use crate::{
+    digest::{hex, sha256},
+    model::{RunResult, Status},
+};
 
 /// The version of the format. It goes up when an old reader would misunderstand a new file.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -112,7 +114,7 @@ pub(super) fn from_line(line: &[u8], seq: u64) -> Result<(i64, Record), String> 
 }
 
 fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&sha256(bytes)[..8])
 }
 
 #[cfg(test)]

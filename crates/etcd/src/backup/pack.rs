@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use sha2::{Digest, Sha256};
 use tokio::io::AsyncBufRead;
 use tokio_util::io::SyncIoBridge;
 
 use super::{BackupError, Manifest, Sink, Store, Trusted};
 use crate::{
+    digest::{Sha256, hex},
     etcd::snapshot::{self, Snapshot, SnapshotError},
     model::ByteSize,
     secret::Recipients,
@@ -44,8 +44,7 @@ impl Meter {
 
     fn packed(&self) -> Packed {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sha256 = state.0.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Packed { size: state.1, sha256 }
+        Packed { size: state.1, sha256: hex(state.0.clone().finish()) }
     }
 }
 
@@ -299,7 +298,10 @@ impl<W: Write> Write for Outlet<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup::{Keys, Trust, manifest::example};
+    use crate::{
+        backup::{Keys, Trust, manifest::example},
+        digest::sha256,
+    };
 
     /// A stored file that unpacks to so many bytes, and the manifest for it.
     fn stored(bytes: u64) -> (Vec<u8>, Manifest) {
@@ -343,7 +345,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::Folder(folder.path().to_owned());
         let mut bytes = crate::etcd::restore::testing::database(2000);
-        bytes.extend(Sha256::digest(&bytes));
+        bytes.extend(sha256(&bytes));
         let sink = store.sink("x").await.unwrap();
         let from = tokio::io::BufReader::new(io::Cursor::new(bytes.clone()));
         let (sink, Packed { size, sha256 }) = keep_stream(from, sink, None).await.unwrap();

@@ -12,11 +12,14 @@ use std::{
 use aws_lc_rs::hmac;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{BackupError, Manifest};
-use crate::{model::ByteSize, state_folder::write_private};
+use crate::{
+    digest::{hex, sha256},
+    model::ByteSize,
+    state_folder::write_private,
+};
 
 const KEY_BYTES: usize = 32;
 /// What is signed begins with this, so that a code for something else never fits.
@@ -147,8 +150,7 @@ impl Keys {
 
 fn parse(line: &str) -> Option<Key> {
     let bytes = Zeroizing::new(STANDARD.decode(line).ok()?);
-    let digest = Sha256::digest([&b"etcdrun backup key\0"[..], &bytes].concat());
-    let id = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex(&sha256([&b"etcdrun backup key\0"[..], &bytes].concat())[..8]);
     (bytes.len() == KEY_BYTES).then(|| Key { id, key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
 }
 

@@ -12,10 +12,10 @@ use std::{
 };
 
 use etcd_client::{SnapshotResponse, SnapshotStreaming};
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{EtcdError, MemberClient, Pace, pipe::pipe, restore::Walk};
+use crate::digest::{Sha256, hex};
 
 const SUM: usize = 32;
 const PAGE: u64 = 512;
@@ -76,12 +76,11 @@ impl Check {
         if !could_be(size) {
             return Err(SnapshotError::Broken(format!("{size} bytes are not a database with its checksum")));
         }
-        let found: [u8; SUM] = sum.finalize().into();
-        if tail != found {
+        if tail != sum.finish() {
             return Err(SnapshotError::Broken("its checksum does not match".into()));
         }
         walk.end().map_err(|error| SnapshotError::Damaged(error.to_string()))?;
-        Ok(Snapshot { size, sha256: tail.iter().map(|byte| format!("{byte:02x}")).collect() })
+        Ok(Snapshot { size, sha256: hex(&tail) })
     }
 }
 
@@ -199,15 +198,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::etcd::restore::testing::{PAGE, database};
+    use crate::{
+        digest::sha256,
+        etcd::restore::testing::{PAGE, database},
+    };
 
     fn whole(leaves: usize) -> Vec<u8> {
         with_sum(database(leaves as u64))
     }
 
     fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
-        let sum: [u8; SUM] = Sha256::digest(&bytes).into();
-        bytes.extend(sum);
+        bytes.extend(sha256(&bytes));
         bytes
     }
 

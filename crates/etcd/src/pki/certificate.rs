@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 use x509_parser::{
     extensions::GeneralName,
     pem::Pem,
@@ -11,6 +10,7 @@ use x509_parser::{
 };
 
 use super::PkiError;
+use crate::digest::{hex, sha256};
 
 /// What a certificate says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Certificate {
 
     /// The sum that people compare.
     pub fn fingerprint(&self) -> String {
-        hex(&Sha256::digest(&self.der))
+        hex(sha256(&self.der))
     }
 }
 
@@ -108,13 +108,4 @@ fn names(certificate: &X509Certificate<'_>) -> BTreeSet<String> {
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

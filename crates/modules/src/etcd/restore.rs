@@ -11,7 +11,6 @@ use std::{
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
@@ -22,6 +21,7 @@ use super::{
 };
 use crate::{
     backup::{self, BackupError, Hash, Keys, Manifest, Place, Store, Trust, Trusted, backups, newest, unpack},
+    digest::{Sha256, hex},
     inventory::sections::BackupSection,
     model::{ByteSize, Effects, Outcome, Resource, Value},
     remote::Payload,
@@ -616,7 +616,7 @@ fn adopt(path: &Path, file: &File, cluster: &NewCluster, bump: u64, root: Option
     let mut seen = Seen::default();
     let size = io::copy(&mut File::open(path).map_err(io_failed)?, &mut seen).map_err(io_failed)?;
     seen.pages.end().map_err(|error| error.to_string())?;
-    let sha256 = seen.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex(seen.sum.finish());
     let restore::Adopted { revision, bump_at } = adopted;
     Ok(Prepared { token: String::new(), sha256, size, revision, expected: None, taken: None, bump_at })
 }

@@ -7,11 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{ActionContext, ActionError, BuildContext, ModuleError};
 use crate::{
+    digest::{Sha256, hex, sha256},
     model::Masker,
     source::{Opener, UsedFiles, is_sealed},
 };
@@ -28,33 +28,24 @@ pub(crate) struct Fingerprint {
 
 impl Fingerprint {
     pub fn of(body: &[u8]) -> Self {
-        Self { sha256: hex(&Sha256::digest(body)), size: body.len() as u64 }
+        Self { sha256: hex(sha256(body)), size: body.len() as u64 }
     }
 
     /// Reads the whole file; not for the async threads.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
-        let mut hasher = Sha256::new();
+        let mut hasher = Sha256::default();
         let mut buffer = vec![0; 256 * 1024];
         let mut size = 0;
         loop {
             let read = file.read(&mut buffer)?;
             if read == 0 {
-                return Ok(Self { sha256: hex(&hasher.finalize()), size });
+                return Ok(Self { sha256: hex(hasher.finish()), size });
             }
             hasher.update(&buffer[..read]);
             size += read as u64;
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Finds `src` in the folders it may be in; the first match wins.

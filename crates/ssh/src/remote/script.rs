@@ -1,15 +1,14 @@
 //! What is sent: one constant command line, and on stdin the script it evaluates.
 
-use std::{
-    fmt::{self, Write as _},
-    sync::LazyLock,
-};
+use std::{fmt, sync::LazyLock};
 
-use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Fence, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, steps, watch::WATCH};
-use crate::shell::quote;
+use crate::{
+    digest::{hex, sha256},
+    shell::quote,
+};
 
 static PRELUDE: LazyLock<String> =
     LazyLock::new(|| compact(concat!(include_str!("prelude.sh"), include_str!("own.sh"))));
@@ -118,11 +117,7 @@ impl Nonce {
 
     /// A name for something on the host, as hard to guess. Other users may see it there: it tells neither the nonce nor another name.
     pub(super) fn name(&self, what: &str) -> String {
-        let digest = Sha256::digest(format!("{self} {what}"));
-        digest.iter().take(16).fold(String::with_capacity(32), |mut name, byte| {
-            let _ = write!(name, "{byte:02x}");
-            name
-        })
+        hex(&sha256(format!("{self} {what}"))[..16])
     }
 
     /// What a script begins with: the nonce, and the names that it has for files.

@@ -11,7 +11,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncSeekExt as _, AsyncWrite, ReadBuf};
 
 use super::{
@@ -21,7 +20,10 @@ use super::{
     run::{Data, Deaf, Files},
     session::only,
 };
-use crate::model::{ByteSize, Outcome, Value};
+use crate::{
+    digest::{Sha256, hex},
+    model::{ByteSize, Outcome, Value},
+};
 
 /// What a file may have that somebody wants in memory.
 const MEMORY_LIMIT: ByteSize = ByteSize(256 << 20);
@@ -225,7 +227,7 @@ struct Measured<T> {
 
 impl<T> Measured<T> {
     fn new(inner: T) -> Self {
-        Self { inner, size: 0, hash: Sha256::new(), limit: u64::MAX, is_too_large: false }
+        Self { inner, size: 0, hash: Sha256::default(), limit: u64::MAX, is_too_large: false }
     }
 
     fn pass(&mut self, bytes: &[u8]) {
@@ -234,7 +236,7 @@ impl<T> Measured<T> {
     }
 
     fn sum(&self) -> String {
-        self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(self.hash.clone().finish())
     }
 
     /// Whether the target saw the same bytes, as far as it can tell.

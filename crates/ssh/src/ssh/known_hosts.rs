@@ -9,10 +9,10 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use sha2::{Digest as _, Sha256};
 
 use super::SshError;
 use super::pattern;
+use crate::digest::sha256;
 
 /// A public key as it travels: its type name and its encoded bytes. Comparing the bytes needs no
 /// knowledge of the algorithm, so keys of types we cannot use still count.
@@ -24,8 +24,7 @@ pub(super) struct KeyBlob {
 
 impl KeyBlob {
     pub fn fingerprint(&self) -> String {
-        let digest = Sha256::digest(&self.bytes);
-        format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))
+        format!("SHA256:{}", STANDARD_NO_PAD.encode(sha256(&self.bytes)))
     }
 
     /// As it stands in a known-hosts line.

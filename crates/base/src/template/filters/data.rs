@@ -1,6 +1,6 @@
 //! JSON, YAML, base64, hashes, and conversions between types.
 
-use std::{fmt::Write as _, io};
+use std::io;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use minijinja::{
@@ -9,13 +9,13 @@ use minijinja::{
 };
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
-use sha2::Digest;
 
 use super::{
     super::convert::{from_value, invalid, to_value, undefined},
     describe, named,
 };
 use crate::{
+    digest,
     model::{self, ByteSize},
     source::{Diagnostics, Sources, parse},
 };
@@ -141,22 +141,9 @@ fn b64decode(text: String) -> Result<String, Error> {
 
 fn hash(value: Value, algorithm: Option<String>) -> Result<String, Error> {
     let text = value.to_string();
-    Ok(match algorithm.as_deref().unwrap_or("sha1") {
-        "sha1" => hex(&sha1::Sha1::digest(text)),
-        "sha224" => hex(&sha2::Sha224::digest(text)),
-        "sha256" => hex(&sha2::Sha256::digest(text)),
-        "sha384" => hex(&sha2::Sha384::digest(text)),
-        "sha512" => hex(&sha2::Sha512::digest(text)),
-        other => return Err(invalid(format!("unknown hash `{other}`: use sha256, sha512, sha384, sha224 or sha1"))),
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let algorithm = algorithm.as_deref().unwrap_or("sha1");
+    digest::named(algorithm, text)
+        .ok_or_else(|| invalid(format!("unknown hash `{algorithm}`: use sha256, sha512, sha384, sha224 or sha1")))
 }
 
 fn to_bool(value: &Value) -> Result<bool, Error> {

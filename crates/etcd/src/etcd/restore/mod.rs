@@ -21,7 +21,6 @@ pub mod v2;
 use std::{fs::File, path::Path};
 
 use serde::Serialize;
-use sha1::{Digest, Sha1};
 
 use bolt::Bolt;
 pub use bolt::Walk;
@@ -29,6 +28,8 @@ pub use bolt::Walk;
 pub use bolt::testing;
 pub use log::{Tail, TailReader};
 pub use user::password_hash;
+
+use crate::digest::sha1;
 
 /// Why a file is no database that could be restored.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +117,7 @@ impl NewMember {
 
 fn first_eight(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
-    first.copy_from_slice(&Sha1::digest(bytes)[..8]);
+    first.copy_from_slice(&sha1(bytes)[..8]);
     u64::from_be_bytes(first)
 }
 
