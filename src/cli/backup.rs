@@ -288,8 +288,7 @@ impl Shelf {
             Some(at) => Ok(Kept { backups: vec![kept.backups.swap_remove(at)], ..Kept::default() }),
             None => {
                 let names: Vec<String> = kept.backups.iter().map(Manifest::name).collect();
-                let near =
-                    did_you_mean(name, names.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+                let near = did_you_mean(name, names.iter().map(String::as_str));
                 Err(CliError::usage_with_help(format!("{} has no backup `{name}` of `{cluster}`", self.place), near))
             }
         }

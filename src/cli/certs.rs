@@ -154,7 +154,7 @@ pub(super) fn find_cluster(inventory: &Inventory, name: &str) -> Result<String, 
         return Ok(name.to_owned());
     }
     let names = inventory.clusters().map(|cluster| cluster.name.as_str());
-    let help = did_you_mean(name, names).map(|near| format!("did you mean `{near}`?"));
+    let help = did_you_mean(name, names);
     Err(CliError::usage_with_help(format!("there is no cluster `{name}` in the inventory"), help))
 }
 

@@ -20,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::{
     model::{Seconds, Span},
     report::ColorChoice,
-    source::{Diagnostic, Diagnostics, Sources, did_you_mean, distrust},
+    source::{Diagnostic, Diagnostics, Sources, did_you_mean, distrust, nearest},
 };
 
 const FILE_NAME: &str = "etcdrun.toml";
@@ -141,7 +141,7 @@ impl Settings {
             }
             let key = name[PREFIX.len()..].to_lowercase();
             if !KEYS.iter().any(|(known, _)| *known == key) {
-                let near = did_you_mean(&key, KEYS.iter().map(|(known, _)| *known));
+                let near = nearest(&key, KEYS.iter().map(|(known, _)| *known));
                 let help = near.map(|near| format!("did you mean {PREFIX}{}?", near.to_uppercase()));
                 diagnostics.push(Diagnostic::warning(None, format!("the variable {name} is unknown")).maybe_help(help));
                 continue;
@@ -189,10 +189,9 @@ impl Settings {
 }
 
 fn unknown_key(key: &str, span: Span) -> Diagnostic {
-    let help = match did_you_mean(key, KEYS.iter().map(|(name, _)| *name)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the keys are: {}", KEYS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")),
-    };
+    let help = did_you_mean(key, KEYS.iter().map(|(name, _)| *name)).unwrap_or_else(|| {
+        format!("the keys are: {}", KEYS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "))
+    });
     Diagnostic::error(span, format!("unknown key `{key}`")).help(help)
 }
 

@@ -40,10 +40,7 @@ pub fn run(args: &DocArgs, invocation: &Invocation) -> Result<Exit, CliError> {
 
 pub(super) fn find_module(name: &str) -> Result<&'static ModuleSpec, CliError> {
     LIBRARY.find(name).ok_or_else(|| {
-        let help = match did_you_mean(name, LIBRARY.names()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`etcdrun doc` lists all modules".to_owned(),
-        };
+        let help = did_you_mean(name, LIBRARY.names()).unwrap_or_else(|| "`etcdrun doc` lists all modules".to_owned());
         CliError::usage_with_help(format!("there is no module `{name}`"), Some(help))
     })
 }

@@ -64,8 +64,7 @@ fn find_host(inventory: &Inventory, name: &str) -> Result<HostId, CliError> {
     if let Some(host) = inventory.host(name) {
         return Ok(host.id);
     }
-    let near = did_you_mean(name, inventory.hosts().map(|host| host.name.as_str()));
-    let help = near.map(|near| format!("did you mean `{near}`?"));
+    let help = did_you_mean(name, inventory.hosts().map(|host| host.name.as_str()));
     let help = help.or_else(|| Some("`etcdrun inventory list` shows all hosts".to_owned()));
     Err(CliError::usage_with_help(format!("there is no host `{name}` in the inventory"), help))
 }

@@ -159,7 +159,6 @@ fn drilled_on<'m>(args: &'m RestoreArgs, members: &'m [String]) -> Result<&'m st
         true => Ok(name),
         false => {
             let near = did_you_mean(name, members.iter().map(String::as_str));
-            let near = near.map(|near| format!("did you mean `{near}`?"));
             Err(CliError::usage_with_help(format!("`{name}` is not a member of `{}`", args.cluster), near))
         }
     }

@@ -93,10 +93,7 @@ fn one_assumed(what: &str, id: &str, run: &StoredRun) -> Result<(NodeKey, bool),
         None => {
             let nodes = run.nodes();
             let near = crate::source::did_you_mean(id, nodes.iter().map(|node| &*node.id));
-            let help = match near {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("`etcdrun runs show {}` lists the ids", run.id),
-            };
+            let help = near.unwrap_or_else(|| format!("`etcdrun runs show {}` lists the ids", run.id));
             Err(CliError::usage_with_help(format!("the run never reached a task `{id}`"), Some(help)))
         }
     }

@@ -28,7 +28,7 @@ pub fn run(args: &SchemaArgs, invocation: &Invocation) -> Result<Exit, CliError>
         ("module", None) => return Err(CliError::usage("which module? Write `etcdrun schema module NAME`")),
         (_, Some(extra)) => return Err(CliError::usage(format!("`{extra}` is one argument too many"))),
         (other, None) => {
-            let help = did_you_mean(other, NAMES).map(|near| format!("did you mean `{near}`?"));
+            let help = did_you_mean(other, NAMES);
             let help = help.or_else(|| Some(format!("there are: {}", NAMES.join(", "))));
             return Err(CliError::usage_with_help(format!("there is no schema `{other}`"), help));
         }

@@ -45,8 +45,7 @@ impl Visitor {
 
     pub fn host(&self, name: &str) -> Result<&Host, CliError> {
         self.inventory.hosts().find(|host| host.name.as_str() == name).ok_or_else(|| {
-            let near = did_you_mean(name, self.inventory.hosts().map(|host| host.name.as_str()));
-            let help = near.map(|near| format!("did you mean `{near}`?"));
+            let help = did_you_mean(name, self.inventory.hosts().map(|host| host.name.as_str()));
             CliError::usage_with_help(format!("there is no host `{name}` in the inventory"), help)
         })
     }

@@ -35,10 +35,8 @@ impl Collector<'_> {
                 "children" => self.ansible_children(&key.name, node),
                 "vars" => self.group_vars(canonical(&key.name), node),
                 name => {
-                    let help = did_you_mean(name, GROUP_KEYS).map_or_else(
-                        || format!("known keys: {}", GROUP_KEYS.join(", ")),
-                        |near| format!("did you mean `{near}`?"),
-                    );
+                    let help = did_you_mean(name, GROUP_KEYS)
+                        .unwrap_or_else(|| format!("known keys: {}", GROUP_KEYS.join(", ")));
                     self.diagnostics.push(Diagnostic::error(field.span, format!("unknown key `{name}`")).help(help));
                 }
             }

@@ -69,10 +69,7 @@ impl Collector<'_> {
             _ if ansible => self.ansible_group(key, node),
             name => {
                 let known = SECTIONS.into_iter().chain(["all"]);
-                let help = did_you_mean(name, known).map_or_else(
-                    || format!("known keys: {}", SECTIONS.join(", ")),
-                    |near| format!("did you mean `{near}`?"),
-                );
+                let help = did_you_mean(name, known).unwrap_or_else(|| format!("known keys: {}", SECTIONS.join(", ")));
                 self.diagnostics.push(Diagnostic::error(key.span, format!("unknown key `{name}`")).help(help));
             }
         }

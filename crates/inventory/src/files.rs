@@ -211,7 +211,7 @@ impl Collector<'_> {
             }
         };
         let problem = Diagnostic::warning(span, format!("variables for `{name}`, but there is no such {what}"));
-        self.diagnostics.push(problem.maybe_help(near.map(|near| format!("did you mean `{near}`?"))));
+        self.diagnostics.push(problem.maybe_help(near));
     }
 }
 

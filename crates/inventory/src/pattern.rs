@@ -341,7 +341,7 @@ fn unknown_names<'n>(
     known: impl Iterator<Item = &'n str>,
 ) -> Diagnostic {
     let first = names.first().map_or("", String::as_str);
-    let near = did_you_mean(first, known).map(|near| format!("did you mean `{near}`?"));
+    let near = did_you_mean(first, known);
     let message = if names.len() == 1 && first == text {
         format!("no host or group matches `{text}`")
     } else {

@@ -140,7 +140,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn near<'n>(&mut self, word: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    fn near<'n>(&mut self, word: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
         self.guesses = self.guesses.checked_sub(1)?;
         did_you_mean(word, known)
     }
@@ -212,8 +212,7 @@ impl Resolver<'_> {
             return true;
         }
         let near = self.near(name, draft.groups.keys().map(|name| &**name));
-        let help =
-            near.map_or_else(|| format!("add `{name}: {{}}` under `groups`"), |near| format!("did you mean `{near}`?"));
+        let help = near.unwrap_or_else(|| format!("add `{name}: {{}}` under `groups`"));
         self.diagnostics.push(Diagnostic::error(group.span, format!("there is no group `{name}`")).help(help));
         false
     }
@@ -257,7 +256,7 @@ impl Resolver<'_> {
         let help = if self.by_name.contains_key(name) {
             Some(format!("`{name}` is a host: name it under `hosts`"))
         } else {
-            self.near(name, levels.keys().map(|name| &**name)).map(|near| format!("did you mean `{near}`?"))
+            self.near(name, levels.keys().map(|name| &**name))
         };
         Diagnostic::error(child.span, format!("there is no group `{name}`")).maybe_help(help)
     }
@@ -431,8 +430,7 @@ impl Resolver<'_> {
             None => {
                 let known = hosts.iter().map(|pending| &pending.host).filter(|host| host.kind == HostKind::Hypervisor);
                 let near = self.near(&wanted.value, known.map(|host| host.name.as_str()));
-                Diagnostic::error(wanted.span, format!("there is no hypervisor `{}`", wanted.value))
-                    .maybe_help(near.map(|near| format!("did you mean `{near}`?")))
+                Diagnostic::error(wanted.span, format!("there is no hypervisor `{}`", wanted.value)).maybe_help(near)
             }
         };
         self.diagnostics.push(problem);

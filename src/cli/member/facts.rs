@@ -48,10 +48,7 @@ pub(super) fn member<'i>(inventory: &'i Inventory, name: &str) -> Result<(&'i Ho
         return Ok((host, cluster.as_str()));
     }
     let names: Vec<&str> = members().map(|host| host.name.as_str()).collect();
-    let help = match did_you_mean(name, names.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", names.join(", ")),
-    };
+    let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| format!("there are {}", names.join(", ")));
     Err(Refusal::input(format!("there is no member `{name}` in the inventory"), help))
 }
 
@@ -67,7 +64,7 @@ pub(in crate::cli) fn hypervisor<'i>(inventory: &'i Inventory, name: &str) -> Re
     found.ok_or_else(|| {
         let names: Vec<&str> = inventory.hypervisors().map(|host| host.name.as_str()).collect();
         let help = match did_you_mean(name, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(near) => near,
             None if names.is_empty() => "the inventory has none".to_owned(),
             None => format!("there are {}", names.join(", ")),
         };

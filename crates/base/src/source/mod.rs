@@ -22,5 +22,5 @@ pub use ownership::{distrust, exposed};
 pub use parse::{MAX_FILE_BYTES, parse};
 pub use sealed::{AGE_TAG, OpenError, Opener, is_sealed};
 pub use sources::{Position, Sources, UsedFiles};
-pub use suggest::did_you_mean;
+pub use suggest::{did_you_mean, nearest};
 pub use typed::{TypeError, check, from_node};

@@ -43,7 +43,7 @@ impl de::Error for TypeError {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let help = did_you_mean(variant, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+        let help = did_you_mean(variant, expected.iter().copied());
         Self { message: format!("`{variant}` is not one of {}", expected.join(", ")), span: None, help }
     }
 }
@@ -162,7 +162,7 @@ impl<'n> De<'n> {
         let known = |key: &Key| fields.contains(&&*key.name);
         for (key, _) in map.iter().filter(|(key, _)| !known(key)) {
             let help = did_you_mean(&key.name, fields.iter().copied())
-                .map_or_else(|| format!("known keys: {}", fields.join(", ")), |near| format!("did you mean `{near}`?"));
+                .unwrap_or_else(|| format!("known keys: {}", fields.join(", ")));
             let unknown = Diagnostic::error(key.span, format!("unknown key `{}`", key.name)).help(help);
             self.found.borrow_mut().push(unknown);
         }

@@ -74,7 +74,7 @@ pub(super) fn near(kind: CallKind, name: &str) -> Option<String> {
     if let Some(reason) = refused(kind, name) {
         return Some(reason.to_owned());
     }
-    did_you_mean(name, known(kind).iter().copied()).map(|near| format!("did you mean `{near}`?"))
+    did_you_mean(name, known(kind).iter().copied())
 }
 
 fn known(kind: CallKind) -> &'static [&'static str] {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     model::Span,
-    source::{Diagnostic, did_you_mean},
+    source::{Diagnostic, did_you_mean, nearest},
 };
 
 /// Carries a diagnostic through minijinja: a variable that failed inside the template that uses it.
@@ -204,10 +204,8 @@ fn undefined_help(path: &str, engine: &Engine, scope: &Scope) -> String {
         return missing_key_help(root, value, name.as_ref().map_or(&[], |name| &name.path[1..]));
     }
     let names = scope.names();
-    match did_you_mean(root, names.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("define `{root}`, or add a default: `{path} | default(...)`"),
-    }
+    did_you_mean(root, names.iter().map(String::as_str))
+        .unwrap_or_else(|| format!("define `{root}`, or add a default: `{path} | default(...)`"))
 }
 
 fn missing_key_help(root: &str, value: Value, path: &[String]) -> String {
@@ -231,7 +229,7 @@ fn missing_key_help(root: &str, value: Value, path: &[String]) -> String {
         return format!("`{seen}` is a {}", value.kind());
     }
     let keys: Vec<String> = value.try_iter().into_iter().flatten().map(|key| key.to_string()).collect();
-    match did_you_mean(missing, keys.iter().map(String::as_str)) {
+    match nearest(missing, keys.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{seen}.{near}`?"),
         None if keys.is_empty() => format!("`{seen}` is empty"),
         None if keys.len() > SHOWN => format!("`{seen}` has {}, ...", keys[..SHOWN].join(", ")),

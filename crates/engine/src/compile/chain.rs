@@ -125,7 +125,7 @@ impl Builder {
     pub(super) fn missing_start(&self, playbook: &Playbook) -> Option<Diagnostic> {
         let wanted = self.selection.start_at.as_ref().filter(|_| !self.started)?;
         let names: Vec<_> = playbook.plays.iter().flat_map(Play::tasks).map(|task| task.name.as_str()).collect();
-        let near = did_you_mean(wanted, names).map(|near| format!("did you mean `{near}`?"));
+        let near = did_you_mean(wanted, names);
         Some(Diagnostic::error(None, format!("no task is called `{wanted}`, to start at")).maybe_help(near))
     }
 

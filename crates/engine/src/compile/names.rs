@@ -13,7 +13,7 @@ use super::{CompileOptions, scope, uses::Uses};
 use crate::{
     inventory::{Host, HostId, Inventory},
     playbook::{Expression, Loop, Play, Task, secrets_in_environment},
-    source::{Diagnostic, Diagnostics, Node, Sources, Vars, did_you_mean},
+    source::{Diagnostic, Diagnostics, Node, Sources, Vars, did_you_mean, nearest},
     task::{Library, Sets},
     template::Engine,
 };
@@ -219,8 +219,7 @@ impl<'c> Checker<'c> {
         if self.inventory.host(host).is_none() && !found.name.optional_path {
             let near = did_you_mean(host, self.inventory.hosts().map(|host| host.name.as_str()));
             diagnostics.push(
-                Diagnostic::error(found.span, format!("`{host}` is not a host of the inventory"))
-                    .maybe_help(near.map(|near| format!("did you mean `{near}`?"))),
+                Diagnostic::error(found.span, format!("`{host}` is not a host of the inventory")).maybe_help(near),
             );
         }
         if let Some(register) = rest.first().filter(|register| self.late.contains_key(*register)) {
@@ -333,10 +332,9 @@ impl<'c> Checker<'c> {
         known.extend(layers.flat_map(|layer| layer.keys().map(|name| &**name)));
         known.extend(SPECIAL_NAMES.iter().copied().chain(["facts"]));
         known.sort_unstable();
-        let help = did_you_mean(name, known).map_or_else(
-            || "define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let help = did_you_mean(name, known).unwrap_or_else(|| {
+            "define it in the inventory, the play's `vars`, or with `-e`; or use `| default(...)`".to_owned()
+        });
         Some(Diagnostic::error(found.span, message).help(help))
     }
 
@@ -401,7 +399,7 @@ fn not_produced(found: &Found, late: &Late) -> Diagnostic {
 
 fn unknown_field(found: &Found, field: &str, known: &[&str]) -> Diagnostic {
     let name = found.name.root();
-    let near = did_you_mean(field, known.iter().copied());
+    let near = nearest(field, known.iter().copied());
     let help =
         near.map_or_else(|| format!("it has: {}", known.join(", ")), |near| format!("did you mean `{name}.{near}`?"));
     Diagnostic::error(found.span, format!("`{name}` has no field `{field}`")).help(help)

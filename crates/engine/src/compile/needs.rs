@@ -63,8 +63,7 @@ fn needed_nodes(
     let Some(nodes) = by_name.get(&need.task.value) else {
         let near = did_you_mean(&need.task.value, by_name.keys().map(|name| &**name));
         diagnostics.push(
-            Diagnostic::error(need.task.span, format!("no task is called `{}`", need.task.value))
-                .maybe_help(near.map(|near| format!("did you mean `{near}`?"))),
+            Diagnostic::error(need.task.span, format!("no task is called `{}`", need.task.value)).maybe_help(near),
         );
         return None;
     };

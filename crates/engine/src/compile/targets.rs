@@ -24,10 +24,7 @@ fn delegate(inventory: &Inventory, task: &Task, diagnostics: &mut Diagnostics) {
         return;
     }
     let near = did_you_mean(name, inventory.hosts().map(|host| host.name.as_str()));
-    diagnostics.push(
-        Diagnostic::error(node.span, format!("`{name}` is not a host of the inventory"))
-            .maybe_help(near.map(|near| format!("did you mean `{near}`?"))),
-    );
+    diagnostics.push(Diagnostic::error(node.span, format!("`{name}` is not a host of the inventory")).maybe_help(near));
 }
 
 fn hypervisor(inventory: &Inventory, task: &Task, hosts: &[HostId], diagnostics: &mut Diagnostics) {

@@ -48,10 +48,8 @@ pub(super) fn defaults(arguments: &[Argument]) -> impl Iterator<Item = (Arc<str>
 }
 
 fn unknown<'a>(owner: &str, key: &Key, known: impl Iterator<Item = &'a str> + Clone) -> Diagnostic {
-    let help = match did_you_mean(&key.name, known.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("it takes {}", known.collect::<Vec<_>>().join(", ")),
-    };
+    let help = did_you_mean(&key.name, known.clone())
+        .unwrap_or_else(|| format!("it takes {}", known.collect::<Vec<_>>().join(", ")));
     Diagnostic::error(key.span, format!("{owner} takes no argument `{}`", key.name)).help(help)
 }
 
@@ -72,8 +70,7 @@ fn check_value(name: &str, spec: &ArgumentSpec, node: &Node, diagnostics: &mut D
             choices.iter().map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)).collect();
         let message = format!("`{name}`: {} is not one of {}", node.describe(), known.join(", "));
         let near = node.as_str().and_then(|word| did_you_mean(word, known.iter().map(String::as_str)));
-        diagnostics
-            .push(Diagnostic::error(node.span, message).maybe_help(near.map(|near| format!("did you mean `{near}`?"))));
+        diagnostics.push(Diagnostic::error(node.span, message).maybe_help(near));
     }
     if let Kind::Seq(items) = &node.kind {
         items.iter().for_each(|item| check_element(name, spec, item, diagnostics));

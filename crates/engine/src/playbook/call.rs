@@ -171,7 +171,6 @@ fn unknown_module(library: &Library, key: &Key, holder: Holder) -> Diagnostic {
     if near.is_none() && as_key.help.is_some() {
         return as_key;
     }
-    let help =
-        near.map_or_else(|| "`etcdrun doc` lists the modules".to_owned(), |near| format!("did you mean `{near}`?"));
+    let help = near.unwrap_or_else(|| "`etcdrun doc` lists the modules".to_owned());
     Diagnostic::error(key.span, format!("unknown module `{name}`")).help(help)
 }

@@ -82,7 +82,7 @@ fn not_found(name: &str, given: &Place, folders: &[Place], candidates: &[Place])
     let looked = candidates.iter().map(|place| place.to_string()).collect::<Vec<_>>().join(", ");
     let known: Vec<String> = folders.iter().flat_map(playbook_names).collect();
     let near = did_you_mean(name, known.iter().map(String::as_str));
-    let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    let near = near.map_or_else(String::new, |near| format!("; {near}"));
     Diagnostic::error(None, format!("{name}: {problem}")).help(format!("looked for {looked}{near}"))
 }
 

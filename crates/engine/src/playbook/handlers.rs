@@ -54,14 +54,12 @@ impl Loader<'_> {
             secrets_in_environment(task, &lookup).into_iter().for_each(|problem| self.diagnostics.push(problem));
             for name in task.notify.iter().filter(|name| !answers(&answering, play, &name.value)) {
                 let near = did_you_mean(&name.value, answering.iter().copied());
-                let help =
-                    near.map_or_else(|| "add it under `handlers`".to_owned(), |near| format!("did you mean `{near}`?"));
+                let help = near.unwrap_or_else(|| "add it under `handlers`".to_owned());
                 self.diagnostics
                     .push(Diagnostic::error(name.span, format!("no handler is called `{}`", name.value)).help(help));
             }
             for need in task.needs.iter().filter(|need| !named.contains_key(&*need.task.value)) {
-                let near =
-                    did_you_mean(&need.task.value, named.keys().copied()).map(|near| format!("did you mean `{near}`?"));
+                let near = did_you_mean(&need.task.value, named.keys().copied());
                 let message = format!("no task of this play is called `{}`", need.task.value);
                 self.diagnostics.push(Diagnostic::error(need.task.span, message).maybe_help(near));
             }

@@ -188,7 +188,7 @@ pub(super) fn unknown_key(key: &Key, on: Holder) -> Diagnostic {
             .help(format!("it can stand on {places}"));
     }
     let unknown = Diagnostic::error(key.span, format!("unknown key `{name}` in {}", on.article()));
-    let near = did_you_mean(name, names_on(on)).map(|near| format!("did you mean `{near}`?"));
+    let near = did_you_mean(name, names_on(on));
     unknown.maybe_help(near)
 }
 

@@ -311,7 +311,7 @@ impl<'a> Loader<'a> {
             return Some(Spanned::new(*value, word.span));
         }
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let near = did_you_mean(&word.value, names.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+        let near = did_you_mean(&word.value, names.iter().copied());
         let message = format!("`{key}`: `{}` is not one of {}", word.value, names.join(", "));
         self.diagnostics.push(Diagnostic::error(word.span, message).maybe_help(near));
         None

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     model::{Span, Spanned},
-    source::{Diagnostic, Key, Kind, Map, Node, Vars, did_you_mean},
+    source::{Diagnostic, Key, Kind, Map, Node, Vars, did_you_mean, nearest},
 };
 
 /// One use of a role: an entry of `roles`, a dependency, or an import.
@@ -85,7 +85,7 @@ impl Loader<'_> {
 
     /// What is no keyword is an argument of the role, so a slip of the finger would go unnoticed.
     fn warn_of_near_keyword(&mut self, key: &Key) {
-        if let Some(near) = did_you_mean(&key.name, keywords::names_on(Holder::Role)).filter(|near| *near != "role") {
+        if let Some(near) = nearest(&key.name, keywords::names_on(Holder::Role)).filter(|near| *near != "role") {
             let message = format!("`{}` is passed to the role as an argument", key.name);
             let help = format!("did you mean `{near}`? if not, put it under `vars`");
             self.diagnostics.push(Diagnostic::warning(key.span, message).help(help));
@@ -205,7 +205,6 @@ impl Loader<'_> {
             let files = folder.join(part).entries();
             let near =
                 did_you_mean(name, files.iter().map(|file| file.rsplit_once('.').map_or(&**file, |(stem, _)| stem)));
-            let near = near.map(|near| format!("did you mean `{near}`?"));
             self.diagnostics.push(Diagnostic::error(from.span, message).maybe_help(near));
         }
         found
@@ -231,8 +230,7 @@ impl Loader<'_> {
             .flat_map(|folder| folder.entries().into_iter().filter(|name| folder.join(name).is_dir()))
             .collect();
         let near = did_you_mean(text, known.iter().map(String::as_str));
-        let help =
-            near.map_or_else(String::new, |near| format!("did you mean `{near}`? ")) + &format!("looked in {looked}");
+        let help = near.map_or_else(String::new, |near| near + " ") + &format!("looked in {looked}");
         self.diagnostics.push(Diagnostic::error(name.span, format!("no role `{text}`")).help(help));
         None
     }

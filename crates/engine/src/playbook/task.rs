@@ -275,7 +275,7 @@ pub(super) fn push_vars(list: &mut Vec<Arc<crate::source::Vars>>, vars: crate::s
 
 pub(super) fn unknown_key(key: &Key, place: &str, known: &[&str]) -> Diagnostic {
     let help = crate::source::did_you_mean(&key.name, known.iter().copied())
-        .map_or_else(|| format!("known keys: {}", known.join(", ")), |near| format!("did you mean `{near}`?"));
+        .unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
     Diagnostic::error(key.span, format!("unknown key `{}` in {place}", key.name)).help(help)
 }
 

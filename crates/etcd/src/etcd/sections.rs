@@ -192,7 +192,7 @@ impl Check<'_> {
         if let Some(bootstrap) = &auth.bootstrap
             && !names().any(|name| name == bootstrap.0)
         {
-            let help = did_you_mean(&bootstrap.0, names()).map(|near| format!("did you mean `{near}`?"));
+            let help = did_you_mean(&bootstrap.0, names());
             let message = format!("`{}` is not a member of `{}`", bootstrap.0, self.cluster.name);
             self.diagnostics.push(Diagnostic::error(self.place("auth", "bootstrap"), message).maybe_help(help));
         }
@@ -212,9 +212,8 @@ impl Check<'_> {
                 );
             }
             for role in user.roles.iter().filter(|role| *role != "root" && !auth.roles.contains_key(*role)) {
-                let near = did_you_mean(role, auth.roles.keys().map(String::as_str));
+                let help = did_you_mean(role, auth.roles.keys().map(String::as_str));
                 let message = format!("the user `{name}` has the role `{role}`, which is not in `roles`");
-                let help = near.map(|near| format!("did you mean `{near}`?"));
                 self.diagnostics.push(Diagnostic::error(span, message).maybe_help(help));
             }
         }

@@ -90,8 +90,7 @@ pub fn problem(version: Version, name: &str) -> Option<(String, Option<String>)>
         return Some((format!("`{name}` is not allowed: {why}"), None));
     }
     let Some((_, first, last)) = SETTINGS.iter().find(|(known, ..)| *known == name) else {
-        let near = did_you_mean(name, SETTINGS.iter().map(|(known, ..)| *known));
-        let help = near.map(|near| format!("did you mean `{near}`?"));
+        let help = did_you_mean(name, SETTINGS.iter().map(|(known, ..)| *known));
         return Some((format!("no version of etcd has a setting `{name}`"), help));
     };
     if (*first..=*last).contains(&version.minor) {
