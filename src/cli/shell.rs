@@ -14,6 +14,7 @@ use tokio::{
 
 use super::{CliError, Exit, Invocation, args::ConnectionArgs, verb::KnownArgs, visit::Visitor};
 use crate::{
+    etcd::UNIT,
     inventory::{Host, HostKind},
     model::MaskedStream,
     report::sanitize,
@@ -67,7 +68,7 @@ pub struct LogsArgs {
     lines: u32,
 
     /// A unit other than etcd's
-    #[arg(long, value_name = "UNIT", default_value = "etcd.service")]
+    #[arg(long, value_name = "UNIT", default_value = UNIT)]
     unit: String,
 
     #[command(flatten)]
@@ -112,7 +113,7 @@ pub fn console(args: &ConsoleArgs, invocation: &Invocation) -> Result<Exit, CliE
 pub fn logs(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
     let member = visitor.host(&args.member)?.clone();
-    if !matches!(member.kind, HostKind::Member { .. }) && args.unit == "etcd.service" {
+    if !matches!(member.kind, HostKind::Member { .. }) && args.unit == UNIT {
         let help = "pass --unit for another unit";
         return Err(CliError::usage_with_help(format!("`{}` is not a member", args.member), Some(help.into())));
     }

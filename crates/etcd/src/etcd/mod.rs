@@ -32,6 +32,10 @@ mod status;
 
 /// The systemd unit of a member.
 pub const UNIT: &str = "etcd.service";
+/// What holds where the inventory says nothing else.
+pub const DATA_DIR: &str = "/var/lib/etcd/data";
+pub const CLIENT_PORT: u16 = 2379;
+pub const PEER_PORT: u16 = 2380;
 
 pub use auth::{Change, Plan, RootPassword, apply, plan};
 pub use canary::{Canary, Sight};

@@ -7,12 +7,11 @@ use indexmap::IndexMap;
 
 use super::{Refusal, told::Told};
 use crate::{
+    etcd::{PEER_PORT, UNIT},
     inventory::edit::{flow, literal},
     model::{Value, ValueMap, Version, one_line},
 };
 
-const KNOWN_PEER_PORT: u16 = 2380;
-const KNOWN_UNIT: &str = "etcd.service";
 const KNOWN_SHELL: &str = "/usr/sbin/nologin";
 
 /// Stands for an authority whose key is not at hand: everything but signing works.
@@ -97,7 +96,7 @@ impl Adoption {
         remarks.iter_mut().for_each(|remark| *remark = one_line(remark));
         let (mut etcd, own) = apart(sections);
         agree(self.visited().map(|(member, _)| member.name.as_str()).zip(&own))?;
-        if self.peer_port != KNOWN_PEER_PORT {
+        if self.peer_port != PEER_PORT {
             etcd.insert("peer_port".into(), self.peer_port.into());
         }
         let (ssh, own_ssh) = apart(self.members.iter().map(|member| member.ssh.clone()).collect());
@@ -229,9 +228,9 @@ impl Server {
             return remarks;
         }
         match self.unit.as_deref() {
-            Some(KNOWN_UNIT) => {}
-            Some(unit) => remarks.push(format!("etcd runs as {unit}, and etcdrun runs it as {KNOWN_UNIT}: rename the unit, one member at a time")),
-            None => remarks.push(format!("etcd does not run as a systemd unit, and etcdrun runs it as {KNOWN_UNIT}: create the unit, one member at a time")),
+            Some(UNIT) => {}
+            Some(unit) => remarks.push(format!("etcd runs as {unit}, and etcdrun runs it as {UNIT}: rename the unit, one member at a time")),
+            None => remarks.push(format!("etcd does not run as a systemd unit, and etcdrun runs it as {UNIT}: create the unit, one member at a time")),
         }
         if self.user == "root" {
             remarks.push("etcd runs as root, and etcdrun runs it as the user etcd: stop it, change the owner of its data and start it as that user, one member at a time".to_owned());
@@ -311,7 +310,7 @@ mod tests {
             told,
             folder: "/".into(),
             user: "etcd".into(),
-            unit: Some(KNOWN_UNIT.into()),
+            unit: Some(UNIT.into()),
             sha256: "0".repeat(64),
             above_owner: Some("etcd".into()),
             ..Server::default()

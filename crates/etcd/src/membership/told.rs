@@ -7,14 +7,12 @@ use indexmap::IndexMap;
 
 use super::Refusal;
 use crate::{
-    etcd::{observe::Listed, settings},
+    etcd::{CLIENT_PORT, DATA_DIR, observe::Listed, settings},
     inventory::is_name,
     model::{Value, ValueMap, Version},
     source::{Diagnostics, Sources, parse},
 };
 
-const KNOWN_CLIENT_PORT: u16 = 2379;
-const KNOWN_DATA_DIR: &str = "/var/lib/etcd/data";
 /// What etcd takes if nobody says, and what etcdrun does.
 const THEIR_QUOTA: u64 = 2 << 30;
 const OUR_QUOTA: u64 = 8 << 30;
@@ -97,7 +95,7 @@ impl Told {
     /// Where clients connect.
     pub fn client_port(&self) -> u16 {
         let urls = self.get("advertise-client-urls").or_else(|| self.get("listen-client-urls")).unwrap_or_default();
-        urls.split(',').filter_map(Url::parse).find(|url| url.is_secure).map_or(KNOWN_CLIENT_PORT, |url| url.port)
+        urls.split(',').filter_map(Url::parse).find(|url| url.is_secure).map_or(CLIENT_PORT, |url| url.port)
     }
 
     /// Whether etcdrun could run this server at all.
@@ -175,11 +173,11 @@ impl Told {
             put("log_level", level.into());
         }
         let data_dir = self.data_dir(folder);
-        if data_dir != KNOWN_DATA_DIR {
+        if data_dir != DATA_DIR {
             put("data_dir", data_dir.into());
         }
         let client_port = self.client_port();
-        if client_port != KNOWN_CLIENT_PORT {
+        if client_port != CLIENT_PORT {
             put("client_port", client_port.into());
         }
         let more = self.more(version, remarks);

@@ -40,12 +40,8 @@ pub struct EtcdBootstrap {
     #[serde(default)]
     requires: Vec<String>,
     /// The peer port.
-    #[serde(default = "peer_port")]
+    #[serde(default = "super::peer_port")]
     peer_port: u16,
-}
-
-fn peer_port() -> u16 {
-    2380
 }
 
 impl Module for EtcdBootstrap {

@@ -29,15 +29,11 @@ pub struct EtcdCheckpoint {
     #[serde(default)]
     cluster: ClusterArgs,
     /// The data directory on the members.
-    #[serde(default = "data_dir")]
+    #[serde(default = "super::data_dir")]
     data_dir: String,
     /// The timeout.
     #[serde(default = "patience")]
     timeout: Seconds,
-}
-
-fn data_dir() -> String {
-    "/var/lib/etcd/data".into()
 }
 
 fn patience() -> Seconds {

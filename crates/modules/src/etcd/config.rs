@@ -11,7 +11,7 @@ use crate::{
     inventory::sections::{AuthMethod, AuthSection, EtcdSection},
     model::{Effects, FileMode, Resource, Version},
 };
-use etcdrun_etcd::etcd::{ServerConfig, environment, settings};
+use etcdrun_etcd::etcd::{CLIENT_PORT, ServerConfig, environment, settings};
 
 /// Writes the settings of etcd, for the version that runs.
 ///
@@ -41,7 +41,7 @@ pub struct EtcdConfig {
     #[serde(default = "client_port")]
     client_port: u16,
     /// The peer port.
-    #[serde(default = "peer_port")]
+    #[serde(default = "super::peer_port")]
     peer_port: u16,
     /// The file with the member's certificate, on the target.
     certificate: String,
@@ -56,11 +56,7 @@ pub struct EtcdConfig {
 }
 
 fn client_port() -> u16 {
-    2379
-}
-
-fn peer_port() -> u16 {
-    2380
+    CLIENT_PORT
 }
 
 impl Module for EtcdConfig {

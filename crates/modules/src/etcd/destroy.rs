@@ -32,7 +32,7 @@ pub struct EtcdDestroy {
     /// Its name, repeated.
     confirm: String,
     /// The data directory.
-    #[serde(default = "data_dir")]
+    #[serde(default = "super::data_dir")]
     data_dir: String,
     /// The directory with the settings and the keys.
     #[serde(default = "config_dir")]
@@ -52,10 +52,6 @@ enum DestroyState {
     Gone,
     /// The state directory has no records of the cluster any more: neither its ID, nor its CA and certificates.
     Forgotten,
-}
-
-fn data_dir() -> String {
-    "/var/lib/etcd/data".into()
 }
 
 fn config_dir() -> String {

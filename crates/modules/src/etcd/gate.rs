@@ -71,7 +71,7 @@ pub struct EtcdGate {
     #[serde(default)]
     before: Option<Value>,
     /// The data directory.
-    #[serde(default = "data_dir")]
+    #[serde(default = "super::data_dir")]
     data_dir: String,
     /// Accept that the cluster loses quorum (needed for one or two members).
     #[serde(default)]
@@ -93,10 +93,6 @@ struct GateServer {
     /// The checksum of the release in `etcd_releases`.
     #[serde(default)]
     sha256: String,
-}
-
-fn data_dir() -> String {
-    "/var/lib/etcd/data".into()
 }
 
 fn one_minute() -> Seconds {

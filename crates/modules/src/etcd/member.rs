@@ -34,7 +34,7 @@ pub struct EtcdMember {
     #[serde(default)]
     cluster: ClusterArgs,
     /// The peer port.
-    #[serde(default = "peer_port")]
+    #[serde(default = "super::peer_port")]
     peer_port: u16,
     /// Another member has already replaced it.
     #[serde(default)]
@@ -56,10 +56,6 @@ enum MemberState {
     Voter,
     /// Not listed.
     Absent,
-}
-
-fn peer_port() -> u16 {
-    2380
 }
 
 fn five_minutes() -> Seconds {

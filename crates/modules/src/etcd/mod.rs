@@ -46,3 +46,13 @@ use crate::{
         Traits,
     },
 };
+
+// Defaults of arguments that several modules take.
+
+fn data_dir() -> String {
+    etcdrun_etcd::etcd::DATA_DIR.into()
+}
+
+fn peer_port() -> u16 {
+    etcdrun_etcd::etcd::PEER_PORT
+}

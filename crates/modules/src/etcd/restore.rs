@@ -51,10 +51,10 @@ pub struct EtcdRestore {
     #[serde(default)]
     backup: BackupSection,
     /// The peer port.
-    #[serde(default = "peer_port")]
+    #[serde(default = "super::peer_port")]
     peer_port: u16,
     /// The data directory.
-    #[serde(default = "data_dir")]
+    #[serde(default = "super::data_dir")]
     pub(super) data_dir: String,
     /// The owner of the data.
     #[serde(default = "user")]
@@ -113,14 +113,6 @@ enum RestoreState {
     Compared,
     /// A drill: an isolated etcd on the target has served the data of the backup; it was removed again.
     Drilled,
-}
-
-fn peer_port() -> u16 {
-    2380
-}
-
-fn data_dir() -> String {
-    "/var/lib/etcd/data".into()
 }
 
 fn user() -> String {

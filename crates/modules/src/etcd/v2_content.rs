@@ -34,12 +34,8 @@ pub struct EtcdV2Content {
     #[serde(default)]
     cluster: ClusterArgs,
     /// The data directory on the members.
-    #[serde(default = "data_dir")]
+    #[serde(default = "super::data_dir")]
     data_dir: String,
-}
-
-fn data_dir() -> String {
-    "/var/lib/etcd/data".into()
 }
 
 impl Module for EtcdV2Content {

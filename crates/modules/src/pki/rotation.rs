@@ -18,7 +18,7 @@ use crate::{
     model::{Effects, Outcome},
 };
 use etcdrun_etcd::{
-    etcd::{Credential, EtcdError},
+    etcd::{Credential, EtcdError, PEER_PORT},
     pki::{
         Authority, Certificate, Keeping, LeafKey, PkiError, Request, Rotation, RotationPhase, STRANGER, Store, Usage,
     },
@@ -56,7 +56,7 @@ enum PhaseState {
 }
 
 fn peer_port() -> u16 {
-    2380
+    PEER_PORT
 }
 
 impl Module for PkiRotation {

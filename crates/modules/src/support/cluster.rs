@@ -55,7 +55,7 @@ impl Default for ClusterArgs {
             members: Vec::new(),
             tls: TlsSection::default(),
             auth: AuthSection::default(),
-            client_port: 2379,
+            client_port: etcdrun_etcd::etcd::CLIENT_PORT,
             peer_port: None,
         }
     }

@@ -1,4 +1,7 @@
 //! Splits a command line into words the way a shell would, without anything else a shell does.
+//!
+//! By hand: shlex and shell-words take a word that begins with `#` for a comment and drop the rest of the line, which here is an
+//! argument as any other; and they do not say which quote is open.
 
 use super::ModuleError;
 
@@ -56,7 +59,7 @@ mod tests {
 
     #[test]
     fn words_are_split_as_a_shell_would() {
-        let cases: [(&str, &[&str]); 7] = [
+        let cases: [(&str, &[&str]); 8] = [
             ("", &[]),
             ("  ls   -l\n/tmp ", &["ls", "-l", "/tmp"]),
             ("echo 'a  b' c\"d e\"f", &["echo", "a  b", "cd ef"]),
@@ -64,6 +67,7 @@ mod tests {
             ("x '' \"\"", &["x", "", ""]),
             ("echo $HOME *;|&", &["echo", "$HOME", "*;|&"]),
             ("grüße 'ö ä'", &["grüße", "ö ä"]),
+            ("logger # it is no comment", &["logger", "#", "it", "is", "no", "comment"]),
         ];
         for (text, words) in cases {
             assert_eq!(split(text).unwrap(), words, "{text}");
