@@ -167,7 +167,7 @@ mod tests {
         
         Rollout of prod
           order  etcd-2, etcd-3, etcd-1 (the leader)
-          time   3 turns; how long one takes is known after the first rollout from here
+          time   3 turns; an estimate is available after the first rollout
         ");
         let path = shown(json!({ "cluster": "prod", "hops": [], "from": {} }));
         insta::assert_snapshot!(text(&[(RolloutPart::Path, path)]), @r"
