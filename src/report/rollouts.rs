@@ -172,7 +172,7 @@ mod tests {
         let path = shown(json!({ "cluster": "prod", "hops": [], "from": {} }));
         insta::assert_snapshot!(text(&[(RolloutPart::Path, path)]), @r"
         
-        Rollout of prod: nothing to do, all run the version of the inventory
+        Rollout of prod: nothing to do, all members run the version of the inventory
         ");
         assert_eq!(text(&[gate("before")]), "");
     }
