@@ -50,7 +50,7 @@ fn a_restore_that_is_resumed_leaves_a_cluster_alone_that_serves_again() {
     (0..5).for_each(|number| put(&site, &format!("key-{number}"), "acknowledged"));
 
     let refused = site.place.folder.run(&["resume"]).ends(3);
-    says(&refused, "answer reads that a majority has agreed to");
+    says(&refused, "answer linearizable reads");
     says(&refused, "When this restore was decided on, `prod` did not serve");
     says(&refused, "etcdrun restore prod --force");
     (0..5).for_each(|number| assert_eq!(get(&site, &format!("key-{number}")), "acknowledged"));

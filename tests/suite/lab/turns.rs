@@ -101,7 +101,7 @@ fn a_cluster_that_was_formed_from_elsewhere_keeps_its_members_as_well() {
     std::fs::remove_dir_all(place.folder.path(".etcdrun/clusters")).unwrap();
     let before = starts(&site);
     let said = play(&site, "service: { name: etcd, state: restarted }", "", "").ends(3);
-    assert!(said.stdout.contains("without asking whether the cluster can spare it"), "{}", said.stdout);
+    assert!(said.stdout.contains("without a quorum check"), "{}", said.stdout);
     assert_eq!(differing(&before, &starts(&site)), 0, "{}", said.stdout);
     let said = exec(&site, &["--shell", "systemctl stop etcd", "--limit", &site.names[0]]).ends(3);
     assert!(said.stdout.contains("etcd.service was stopped or restarted by this"), "{}", said.stdout);

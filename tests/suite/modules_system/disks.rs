@@ -152,7 +152,7 @@ async fn what_a_device_holds_is_kept_unless_forced() {
     let (target, image) = (Target::ssh(), Image::new());
     run("mkfs.ext4", &["-q", "-F", image.text()]);
     let args = json!({ "dev": image.text(), "fstype": "swap" });
-    let refusal = format!("{} holds ext4; `force: true` would destroy it", image.text());
+    let refusal = format!("{} contains ext4; `force: true` would destroy it", image.text());
     assert_eq!(target.fails("filesystem", args.clone()).await, refusal);
     let plan = target.check("filesystem", args).await;
     assert_eq!((plan.failed, plan.msg, image.kind()), (true, refusal, "ext4".into()));

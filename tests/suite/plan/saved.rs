@@ -36,7 +36,7 @@ fn what_was_planned_runs_whatever_has_become_of_the_playbook() {
     assert_eq!((bench.folder.read("work/file"), bench.folder.read("work/count")), ("one\ntwo\n".into(), "v1\n".into()));
     // It is done, so the plan does not hold any more.
     let said = bench.folder.run(&["playbook", "--plan", "site.plan"]).ends(7);
-    assert!(said.stdout.contains("no change; planned was: change"), "{}", said.stdout);
+    assert!(said.stdout.contains("no change; planned: change"), "{}", said.stdout);
     assert_eq!(bench.folder.read("work/count"), "v1\n");
 }
 

@@ -298,7 +298,7 @@ async fn output_beyond_the_limit_is_dropped_but_drained() {
     let body = "head -c 9000000 /dev/zero | tr '\\0' x; echo end >&2";
     let outcome = run_one(&["sh"], Payload::new(body).capture()).await;
     assert_eq!(outcome.stderr, "end");
-    assert!(outcome.stdout.ends_with("x\n[611392 more bytes are not kept]"));
+    assert!(outcome.stdout.ends_with("x\n[611392 more bytes were dropped]"));
 }
 
 #[tokio::test]

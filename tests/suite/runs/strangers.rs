@@ -29,7 +29,7 @@ fn a_run_of_somebody_else_is_not_resumed() {
         assert!(said.stderr.contains(why) && said.stderr.contains("chown"), "{}", said.stderr);
     };
     chown(&run, Some(STRANGER), None).unwrap();
-    refused("it belongs to uid 54321, and neither to you nor to root");
+    refused("it belongs to uid 54321, neither to you nor to root");
     chown(&run, Some(0), None).unwrap();
     chown(run.join("bundle.json"), Some(STRANGER), None).unwrap();
     refused("bundle.json: it belongs to uid 54321");
@@ -67,7 +67,7 @@ fn settings_of_somebody_else_are_refused_with_the_way_out() {
     list().ends(0);
     chown(&path, Some(STRANGER), None).unwrap();
     let refused = list().ends(5);
-    let told = format!("cannot use {}: it belongs to uid 54321, and neither to you nor to root", path.display());
+    let told = format!("cannot use {}: it belongs to uid 54321, neither to you nor to root", path.display());
     assert!(refused.stderr.contains(&told) && refused.stderr.contains("ETCDRUN_CONFIG="), "{}", refused.stderr);
     chown(&path, Some(0), None).unwrap();
     mode(&path, 0o646);

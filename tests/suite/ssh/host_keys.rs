@@ -72,7 +72,7 @@ async fn a_changed_key_is_refused_and_accept_new_does_not_help() {
     let error = refusal(&sshd, options(&sshd.path(""))).await;
     assert_words!(sshd, error, @r#"
     THE HOST KEY OF h1 (127.0.1.1:PORT) HAS CHANGED: expected ssh-ed25519 SHA256:… (FOLDER/known_hosts:2), but it sent ssh-ed25519 SHA256:…
-    someone may be listening in. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `ssh-keygen -R '[127.0.1.1]:PORT' -f FOLDER/known_hosts && echo '[127.0.1.1]:PORT ssh-ed25519 AAAA…' >> FOLDER/known_hosts`
+    the connection may be intercepted. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `ssh-keygen -R '[127.0.1.1]:PORT' -f FOLDER/known_hosts && echo '[127.0.1.1]:PORT ssh-ed25519 AAAA…' >> FOLDER/known_hosts`
     "#);
     let again = refusal(&sshd, Options { accept_new: true, ..options(&sshd.path("")) }).await;
     assert_eq!(words(&sshd, &again), words(&sshd, &error));
@@ -87,7 +87,7 @@ async fn a_key_of_another_type_than_the_known_one_has_changed() {
     let error = refusal(&sshd, Options { accept_new: true, ..options(&sshd.path("")) }).await;
     assert_words!(sshd, error, @r#"
     THE HOST KEY OF h1 (127.0.1.1:PORT) HAS CHANGED: expected ecdsa-sha2-nistp256 SHA256:… (FOLDER/known_hosts:1), but it sent ssh-ed25519 SHA256:…
-    someone may be listening in. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `sed -i 1d FOLDER/known_hosts && echo '[127.0.1.1]:PORT ssh-ed25519 AAAA…' >> FOLDER/known_hosts` (that line covers other names too)
+    the connection may be intercepted. If the host was reinstalled, compare the fingerprint with its console, then replace the key with `sed -i 1d FOLDER/known_hosts && echo '[127.0.1.1]:PORT ssh-ed25519 AAAA…' >> FOLDER/known_hosts` (that line covers other names too)
     "#);
 }
 
@@ -148,7 +148,7 @@ async fn a_guest_whose_key_was_not_learnt_is_not_even_asked() {
     let error = connect(options.clone(), &guest).await.unwrap_err();
     let said = words(&sshd, &error).replace(&port.to_string(), "PORT");
     insta::assert_snapshot!(said, @r"
-    the key of a (127.0.1.1:PORT) has not been learnt: there is none for prod/a in FOLDER/pins
+    there is no pinned SSH host key for a (127.0.1.1:PORT) (looked for prod/a in FOLDER/pins)
     `etcdrun playbook site.yaml` pins it when the guest boots; if the guest was created from another workstation, the state directory there has its key
     ");
     assert_eq!(anybody.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "somebody knocked");
@@ -231,6 +231,6 @@ async fn an_expired_certificate_or_a_strange_authority_is_refused() {
     let error = refusal(&sshd, Options { accept_new: true, ..options(&sshd.path("")) }).await;
     assert_words!(sshd, error, @r#"
     the host key of h1 (127.0.1.1:PORT) is unknown: it sent ssh-ed25519 SHA256:…, and there is no key for [127.0.1.1]:PORT in FOLDER/known_hosts
-    FOLDER/known_hosts:1 names a certificate authority for this host, but the host has no certificate of it; sign its key, or trust it with `echo '[127.0.1.1]:PORT ssh-ed25519 AAAA…' >> FOLDER/known_hosts`
+    FOLDER/known_hosts:1 names a CA for this host, but the host has no certificate of it; sign its key, or trust it with `echo '[127.0.1.1]:PORT ssh-ed25519 AAAA…' >> FOLDER/known_hosts`
     "#);
 }

@@ -120,7 +120,7 @@ mod tests {
         }
         let theirs = file(&folder, "theirs", 0o600);
         chown(&theirs, Some(54321), None).unwrap();
-        assert_eq!(distrust(&theirs).unwrap(), "it belongs to uid 54321, and neither to you nor to root");
+        assert_eq!(distrust(&theirs).unwrap(), "it belongs to uid 54321, neither to you nor to root");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path().join("ours"), &link).unwrap();
         assert_eq!(distrust(&link), None);

@@ -107,7 +107,7 @@ impl NodeRun {
         };
         let Some((member, cluster)) = at_stake else { return Ok(()) };
         let msg = format!(
-            "this would take {} down, a member of {cluster}, without asking whether the cluster can spare it",
+            "this would stop {}, a member of {cluster}, without a quorum check",
             member.name
         );
         let outcome = Outcome { refused: true, ..Outcome::failed(msg) };

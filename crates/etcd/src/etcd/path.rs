@@ -388,7 +388,7 @@ mod tests {
     fn what_is_missing_is_named() {
         assert_eq!(
             way("3.5.34", "3.7.2", "3.7.2"),
-            "release-known: the way from 3.5.34 to 3.7.2 goes by 3.6, and `etcd_releases` has no 3.6; add 3.6.11 or a later 3.6 to `etcd_releases`, with its `sha256`"
+            "release-known: the path from 3.5.34 to 3.7.2 needs a 3.6, and `etcd_releases` has no 3.6; add 3.6.11 or a later 3.6 to `etcd_releases`, with its `sha256`"
         );
         assert!(way("3.4.45", "3.6.15", "3.5.20 3.6.15").contains("nothing newer of it than 3.5.20; add 3.5.32"));
         assert!(way("3.4.45", "3.5.33", ALL).contains("add 3.5.33 to the inventory"));

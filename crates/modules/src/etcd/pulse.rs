@@ -68,7 +68,7 @@ impl Pulse {
             (true, true) => return None,
             (false, _) => {
                 let serving = self.serving.join(", ");
-                format!("`{cluster}` serves: {serving} answer reads that a majority has agreed to. {way_out}")
+                format!("`{cluster}` is serving: {serving} answer linearizable reads. {way_out}")
             }
             (true, false) => {
                 let unknown: Vec<String> = self.unknown.iter().map(|(name, why)| format!("{name} ({why})")).collect();
@@ -303,6 +303,6 @@ mod tests {
             "cannot determine whether `prod` is serving; no answer from: etcd-1 (no route to host). --force does it."
         );
         let told = text(Pulse { serving: vec!["etcd-2".into()], unknown, ..Pulse::default() }).unwrap();
-        assert!(told.starts_with("`prod` serves: etcd-2 answer reads"), "{told}");
+        assert!(told.starts_with("`prod` is serving: etcd-2 answer linearizable reads"), "{told}");
     }
 }

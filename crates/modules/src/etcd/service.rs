@@ -247,7 +247,7 @@ impl Converge {
         match (verdict.holds(), lacks) {
             (true, _) => Ok(()),
             (false, true) => Err(ActionError::Refused(format!(
-                "{name} has to restart, and the cluster cannot spare it: {}\nTo accept that the cluster stops answering: `etcdrun playbook settings.yaml -l {cluster} -e rollout_allow_outage=true`",
+                "{name} has to restart, and the cluster would lose quorum: {}\nTo accept the outage, run `etcdrun playbook settings.yaml -l {cluster} -e rollout_allow_outage=true`",
                 verdict.told(),
             ))),
             (false, false) => Err(ActionError::Refused(format!(
