@@ -237,7 +237,7 @@ async fn a_home_that_others_can_write_is_not_used_once_they_were_first() {
         let theirs = format!("{}/{run}", spare.0.display());
         bench.stranger(&format!("umask 0; mkdir -p {theirs}; {}", forge(&theirs)));
         let outcome = run_once(&session, &run).await;
-        assert!(outcome.failed && outcome.msg.contains("cannot make a folder"), "{shell:?} {outcome:?}");
+        assert!(outcome.failed && outcome.msg.contains("cannot create a private directory"), "{shell:?} {outcome:?}");
     }
 }
 
@@ -373,7 +373,7 @@ async fn a_temporary_folder_that_another_user_made_is_not_used() {
             let body =
                 format!("setpriv --reuid {STRANGER} --regid {STRANGER} --clear-groups {plot} \"$_tmp\"; tmp_dir");
             let outcome = bench.session(shell).run_one(Payload::new(body.leak()), false).await.unwrap();
-            assert!(outcome.failed && outcome.msg.contains("that only we can write"), "{shell:?} {plot}: {outcome:?}");
+            assert!(outcome.failed && outcome.msg.contains("cannot create a private staging directory"), "{shell:?} {plot}: {outcome:?}");
         }
     }
 }
@@ -391,7 +391,7 @@ async fn a_staging_folder_that_another_user_made_again_is_not_used() {
         let name = folder.0.display();
         bench.stranger(&format!("mkdir -m 777 {name}; ln -s {} {name}/1-file", bench.text("victim")));
         let error = session.upload(&bench.at("file")).await.unwrap_err();
-        assert!(error.to_string().contains("that only we can write"), "{shell:?} {error}");
+        assert!(error.to_string().contains("cannot create a private staging directory"), "{shell:?} {error}");
         bench.assert_unharmed("upload");
         session.link.close().await;
         assert!(folder.0.exists(), "{shell:?}: it is not ours to remove");

@@ -115,6 +115,6 @@ _not_open() {
 	if [ -n "$_strange" ]; then
 		printf '%s' "other users could have put something into $_strange, or into a folder above it, so it is not used (look at it, then remove it)"
 	else
-		printf '%s' "cannot make a folder in $_home/.etcdrun/$1 or $_spare that only we can write"
+		printf '%s' "cannot create a private directory in $_home/.etcdrun/$1 or $_spare"
 	fi
 }
