@@ -113,7 +113,7 @@ _make() {
 _not_open() {
 	_name_spare "$1"
 	if [ -n "$_strange" ]; then
-		printf '%s' "other users could have put something into $_strange, or into a folder above it, so it is not used (look at it, then remove it)"
+		printf '%s' "other users could have put something into $_strange, or into a parent directory, so it is not used (inspect it, then remove it)"
 	else
 		printf '%s' "cannot create a private directory in $_home/.etcdrun/$1 or $_spare"
 	fi
