@@ -373,7 +373,10 @@ async fn a_temporary_folder_that_another_user_made_is_not_used() {
             let body =
                 format!("setpriv --reuid {STRANGER} --regid {STRANGER} --clear-groups {plot} \"$_tmp\"; tmp_dir");
             let outcome = bench.session(shell).run_one(Payload::new(body.leak()), false).await.unwrap();
-            assert!(outcome.failed && outcome.msg.contains("cannot create a private temporary directory"), "{shell:?} {plot}: {outcome:?}");
+            assert!(
+                outcome.failed && outcome.msg.contains("cannot create a private temporary directory"),
+                "{shell:?} {plot}: {outcome:?}"
+            );
         }
     }
 }

@@ -106,10 +106,7 @@ impl NodeRun {
             }
         };
         let Some((member, cluster)) = at_stake else { return Ok(()) };
-        let msg = format!(
-            "this would stop {}, a member of {cluster}, without a quorum check",
-            member.name
-        );
+        let msg = format!("this would stop {}, a member of {cluster}, without a quorum check", member.name);
         let outcome = Outcome { refused: true, ..Outcome::failed(msg) };
         Err(Trouble::Failed(Box::new(outcome), Some(self.context.quorum().way_out().to_owned())))
     }

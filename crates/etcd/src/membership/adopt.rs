@@ -373,7 +373,10 @@ mod tests {
                 .contains("http in `advertise-client-urls`")
         );
         assert!(refused(&format!("{TLS} --auto-tls")).contains("auto-tls"));
-        assert!(refused(&format!("{TLS} --data-dir /d --wal-dir /w")).contains("its log in /w, outside of its data directory"));
+        assert!(
+            refused(&format!("{TLS} --data-dir /d --wal-dir /w"))
+                .contains("its log in /w, outside of its data directory")
+        );
         assert_eq!(refused(&format!("{TLS} --data-dir /d --wal-dir /d/member/wal")), "");
     }
 
