@@ -40,35 +40,19 @@ struct Estate {
 
 impl Estate {
     fn new() -> Self {
-        let recipe = format!("{CLUSTERS:?} {}", releases(&CLUSTERS));
-        let machines = Place::prepared(COUNT, &recipe, |machines| form(machines, &CLUSTERS));
-        let estate = Self::of_machines(machines, CLUSTERS);
-        // They were switched on a moment ago.
-        (0..CLUSTERS.len()).for_each(|cluster| estate.is_healthy(cluster));
-        estate
+        Self::of(CLUSTERS)
     }
 
+    /// Each of these tests forms its own clusters: they all begin at the same time, so none would find a copy.
     fn of(clusters: Kinds) -> Self {
+        let hypervisors = Place::new(Kind::Hypervisor, 2);
         let machines = Place::new(Kind::Fast, COUNT);
         form(&machines, &clusters);
-        Self::of_machines(machines, clusters)
-    }
-
-    fn of_machines(machines: Place, clusters: Kinds) -> Self {
-        let hypervisors = Place::new(Kind::Hypervisor, 2);
         let known = machines.folder.read("known_hosts") + &hypervisors.folder.read("known_hosts");
         machines.folder.write("known_hosts", &known);
         let estate = Self { hypervisors, machines, clusters };
         estate.become_guests();
         estate
-    }
-
-    fn is_healthy(&self, cluster: usize) {
-        wait::until("the cluster serves", Duration::from_secs(60), || {
-            let health = self.etcdctl(cluster, &["endpoint", "health", "--cluster"]);
-            Ok((health.matches("is healthy").count() == 3).then_some(()))
-        })
-        .unwrap();
     }
 
     fn folder(&self) -> &Folder {
