@@ -72,7 +72,7 @@ fn runs_on_two_members_of_a_cluster_exclude_each_other() {
     assert_eq!(locks(&bench), ["cluster-prod.lock"]);
     let id = bench.run_id();
     let said = bench.folder.run(&["playbook", "site.yaml", "--limit", "etcd-2"]).ends(6);
-    for part in ["cluster prod is locked by run", &id, "process", "still running", "etcd-2"] {
+    for part in ["cluster prod is locked by run", &id, "process", "still active", "etcd-2"] {
         assert!(said.stdout.contains(part), "lacks {part:?}:\n{}{}", said.stdout, said.stderr);
     }
     assert!(!bench.folder.path("work/etcd-2").exists());

@@ -63,7 +63,7 @@ fn what_the_run_is_at_is_awaited() {
 fn what_the_run_is_at_is_ended_if_that_is_asked_for() {
     let (bench, first) = under_way(&[]);
     let said = bench.folder.run(&["unlock", &bench.run_id(), "--force", "--wait", "1", "--end"]).ends(0);
-    assert!(said.stdout.contains("still at work: it is ended"), "{}", said.stdout);
+    assert!(said.stdout.contains("still runs: it is ended"), "{}", said.stdout);
     let said = ends(first, 2);
     assert!(said.contains("in doubt"), "{said}");
     assert!(!bench.folder.path("work/second-h1").exists());

@@ -269,12 +269,12 @@ mod tests {
         for change in changes {
             let mut forged = with_hash.clone();
             change(&mut forged);
-            assert!(refusal(&trust, &forged).contains("does not fit"), "{forged:?}");
+            assert!(refusal(&trust, &forged).contains("does not match"), "{forged:?}");
         }
         assert!(refusal(&trust, &Manifest { mac: None, ..manifest.clone() }).contains("--unauthenticated"));
 
         let other = Keys::load(elsewhere.path(), "prod").unwrap();
-        assert!(refusal(&super::tests::trust(other), &manifest).contains("there is no "));
+        assert!(refusal(&super::tests::trust(other), &manifest).contains("is missing"));
         let (other, _) = Keys::make(elsewhere.path(), "prod").unwrap();
         assert!(refusal(&super::tests::trust(other), &manifest).contains("signed with another key"));
         // With both of them, what either has signed is fine.

@@ -228,7 +228,7 @@ mod tests {
         std::fs::write(&path, &bytes[..bytes.len() - 512]).unwrap();
         assert!(verify(&path).unwrap_err().to_string().contains("checksum does not match"));
         std::fs::write(&path, &bytes[..bytes.len() - 32]).unwrap();
-        assert!(verify(&path).unwrap_err().to_string().contains("no database and its checksum"));
+        assert!(verify(&path).unwrap_err().to_string().contains("not a database with its checksum"));
         std::fs::write(&path, "").unwrap();
         assert!(verify(&path).is_err());
     }

@@ -418,7 +418,7 @@ mod tests {
             Server { user: "root".into(), above_owner: Some("root".into()), unit: Some("x.service".into()), ..own };
         let composed = adoption(vec![Ok(root)]).compose().unwrap();
         assert!(composed.text.contains("etcd_data_mount") && !composed.text.contains("etcd_user"), "{}", composed.text);
-        assert!(composed.remarks[0].contains("is run by x.service") && composed.remarks[1].contains("as root"));
+        assert!(composed.remarks[0].contains("runs as x.service") && composed.remarks[1].contains("as root"));
         let named = [Ok(server("--data-dir /a")), Ok(server("--data-dir /b"))];
         assert!(
             adoption(named.to_vec()).compose().unwrap_err().to_string().contains("`data_dir` differs between members")

@@ -629,7 +629,7 @@ fn voters_are_those_that_etcd_lists_and_not_those_of_the_inventory() {
     world.now.members.truncate(3);
     world.every_view(|view| view.leader = Some(2));
     let verdict = judge_restart(&world.situation());
-    assert!(verdict.told().contains("only 2 of 5 voters"), "{}", verdict.told());
+    assert!(verdict.told().contains("would leave 2 of 5 voters healthy"), "{}", verdict.told());
 }
 
 #[test]
