@@ -222,8 +222,8 @@ async fn an_expired_certificate_or_a_strange_authority_is_refused() {
     known_hosts(&sshd, &format!("@cert-authority [127.0.*]:* {authority}\n"));
     let error = refusal(&sshd, options(&sshd.path(""))).await;
     assert_words!(sshd, error, @r#"
-    the host certificate of h1 (127.0.1.1:PORT) is not valid: it has expired (certificate "h1" for SHA256:…, authority SHA256:… at FOLDER/known_hosts:1)
-    issue a new host certificate with the authority SHA256:… (`ssh-keygen -s CA -h -n NAMES -I ID HOST_KEY.pub`)
+    the host certificate of h1 (127.0.1.1:PORT) is not valid: it has expired (certificate "h1" for SHA256:…, CA SHA256:… at FOLDER/known_hosts:1)
+    issue a new host certificate with the CA SHA256:… (`ssh-keygen -s CA -h -n NAMES -I ID HOST_KEY.pub`)
     "#);
 
     let strange = public_key(&sshd.path("strange"), "ed25519");
