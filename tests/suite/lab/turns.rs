@@ -167,7 +167,7 @@ fn a_command_that_takes_a_guest_from_a_hypervisor_is_the_last_one() {
     }
     // A reboot is known to take guests down, and is not even tried.
     let said = exec(&["-m", "reboot"]).ends(3);
-    assert!(said.stdout.contains("would take etcd-"), "{}", said.stdout);
+    assert!(said.stdout.contains("would stop etcd-"), "{}", said.stdout);
 }
 
 /// Three members, and three other hosts that stand for their hypervisors.
@@ -200,7 +200,7 @@ fn hypervisors_take_the_turns_of_all_members_on_them() {
     let rolls = "  rollout: { strategy: etcd, timeout: 20s }\n";
     // Its guests would go down with it.
     let refused = play("", "reboot:").ends(3);
-    assert!(refused.stdout.contains("would take"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("would stop"), "{}", refused.stdout);
     let said = play(rolls, "command: touch /root/turn").ends(0);
     for host in &hypervisors.hosts {
         host.run(&["rm", "/root/turn"]).unwrap();
