@@ -197,7 +197,7 @@ fn what_takes_a_member_down_needs_a_turn() {
     };
     let restart = "service: { name: etcd, state: restarted }";
     let refused = play("", restart).ends(3);
-    assert!(refused.stdout.contains("would take") && refused.stdout.contains("rollout:"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("would stop") && refused.stdout.contains("rollout:"), "{}", refused.stdout);
     play("", "reboot:").ends(3);
     play("", "systemd_unit: { name: etcd.service, state: absent }").ends(3);
     let words = ["exec", "prod", "-i", "inventory.yaml", "-b", "-m", "service", "-a", "name=etcd state=stopped"];
