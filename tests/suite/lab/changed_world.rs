@@ -417,7 +417,7 @@ fn the_site_counts_the_voters_of_etcd_and_not_those_of_the_inventory() {
     site.place.folder.write("inventory.yaml", &text);
     let said = site.play(&[]);
     assert!(matches!(said.code, 2 | 3), "{}", said.stdout);
-    says(&said, "only 2 of 5 voters");
+    says(&said, "would leave 2 of 5 voters healthy");
     assert!((0..3).all(|member| is_up(&site, member)));
     serves(&site);
 }
