@@ -78,7 +78,7 @@ pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError>
     let limit = args.connection.connect_timeout.map_or(LIMIT, |seconds| LIMIT.max(Duration::from_secs(seconds)));
     let plans = names.iter().map(|name| Plan::new(&inventory, name, Store::new(state.path(), name), limit));
     let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
-    let visit = Visit::new(inventory.clone(), connector, options);
+    let visit = Visit::new(inventory.clone(), connector, &options);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let clusters = runtime.block_on(async {
         let asking = join_all(plans.iter().map(|plan| plan.ask_all(&visit, input.sources.opener())));

@@ -66,7 +66,7 @@ pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError>
     let state = state_folder(None, &input.inventories, invocation);
     let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let unlocking = Unlocking::new(Arc::new(inventory), connector, options, &id);
+    let unlocking = Unlocking::new(Arc::new(inventory), connector, &options, &id);
     let result = runtime.block_on(async {
         let result = unlock(args, &unlocking, &hosts, &id, invocation).await;
         unlocking.close().await;

@@ -38,7 +38,7 @@ impl Visitor {
         let (mut inventory, state) = (known.inventory, known.state);
         let (connector, options) = reach(&mut inventory, connection, &state, MultiProgress::new(), invocation)?;
         let inventory = Arc::new(inventory);
-        let visit = Visit::new(inventory.clone(), connector, options);
+        let visit = Visit::new(inventory.clone(), connector, &options);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         Ok(Self { inventory, sources: known.sources, state, visit, runtime })
     }

@@ -117,7 +117,7 @@ impl Site {
         let inventory = Arc::new(inventory);
         let plan = |cluster| status::Plan::new(&inventory, cluster, Store::new(state.path(), cluster), LIMIT);
         let plans = clusters.iter().map(|(cluster, _)| plan(cluster)).collect::<Result<Vec<_>, _>>()?;
-        let visit = Visit::new(inventory.clone(), connector, options);
+        let visit = Visit::new(inventory.clone(), connector, &options);
         let members = clusters.iter().filter_map(|(cluster, _)| inventory.cluster(cluster));
         let members = members.flat_map(|cluster| &cluster.members);
         let to = clusters.iter().filter_map(|(_, to)| *to);

@@ -10,11 +10,12 @@ use zeroize::Zeroizing;
 
 use super::{
     Interrupt, Locking, Run,
+    fleet::Fleet,
     foresight::{Foresight, Reads},
     guard::Quorums,
-    hosts::Hosts,
     locks::Locks,
     pending::Pending,
+    registered::Registered,
     specials::Specials,
     unpacked::Unpacked,
 };
@@ -24,10 +25,9 @@ use crate::{
     inventory::{HostId, Inventory},
     model::{Emitter, NodeInfo, Prediction, Predictions, ValueMap},
     playbook::{Place, Task},
-    remote::{LOCK_FOLDER, LinkOptions, Session, Transport},
+    remote::{LOCK_FOLDER, Transport},
     source::{Sources, Vars},
     state::Recorder,
-    task::Reach,
     template::{Engine, Layer, Scope},
 };
 
@@ -95,7 +95,8 @@ pub(super) struct Context {
     pub inventory: Arc<Inventory>,
     pub sources: Arc<Sources>,
     pub engine: Engine,
-    pub hosts: Hosts,
+    pub fleet: Arc<Fleet>,
+    pub registered: Registered,
     pub options: RunOptions,
     pub emitter: Emitter,
     pub interrupt: Interrupt,
@@ -134,15 +135,15 @@ pub(super) struct Watch {
 
 impl Context {
     pub(super) fn new(run: Run) -> Self {
-        let link_options = LinkOptions {
-            become_password: run.options.become_password.clone(),
-            command_timeout: run.options.command_timeout,
-            masker: run.sources.masker().clone(),
-            transport: run.options.transport,
-        };
         let tasks = run.graph.tasks.iter().map(|_| OfTask::default()).collect();
         Self {
-            hosts: Hosts::new(&run.inventory, run.connector, link_options),
+            fleet: Arc::new(Fleet::new(
+                run.inventory.clone(),
+                run.connector,
+                &run.options,
+                run.sources.masker().clone(),
+            )),
+            registered: Registered::new(&run.inventory),
             graph: run.graph,
             inventory: run.inventory,
             sources: run.sources,
@@ -186,7 +187,7 @@ impl Context {
 
     /// What tasks have left for a host, and above it what they would leave.
     fn late_layers(&self, host: HostId, watch: &Watch) -> Vec<Layer> {
-        let late = Layer::Values(self.hosts.late(host));
+        let late = Layer::Values(self.registered.late(host));
         let reads = watch.reads.as_ref().filter(|_| self.options.check_mode);
         let doubtful = reads.map(|reads| self.foresight.layer(host, reads));
         let pending = watch.pending.as_ref().map(|pending| pending.layer(host));
@@ -250,13 +251,6 @@ impl Context {
 
     fn of_task(&self, node: &Node) -> Option<&OfTask> {
         self.tasks.get(node.task?.0 as usize)
-    }
-}
-
-impl Reach for Context {
-    fn session(&self, host: &str, like: &Session) -> Option<Session> {
-        let host = self.inventory.host(host)?;
-        Some(self.hosts.link(&self.inventory, host.id).session(like.surroundings.clone()))
     }
 }
 

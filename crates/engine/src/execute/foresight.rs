@@ -10,7 +10,7 @@ use std::{
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
-use super::{hosts::lock, node::NodeRun, node::Trouble, surroundings::Target};
+use super::{node::NodeRun, node::Trouble, registered::lock, surroundings::Target};
 use crate::{
     graph::{PlayIndex, TaskIndex},
     inventory::HostId,

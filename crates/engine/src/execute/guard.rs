@@ -12,8 +12,8 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{
     context::Context,
-    hosts::lock,
     node::{NodeRun, TIMED_OUT, Trouble},
+    registered::lock,
     surroundings::Target,
 };
 use crate::{

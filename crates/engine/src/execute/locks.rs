@@ -14,14 +14,14 @@ use tokio::time::Instant;
 
 use super::{
     context::Context,
-    hosts::lock,
     node::{NodeRun, Trouble},
+    registered::lock,
     wanted::{Wanted, changes},
 };
 use crate::{
     inventory::HostId,
     model::{EventKind, Outcome, RunResult, one_line},
-    remote::{LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session, Surroundings},
+    remote::{LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session},
     state::{Operator, RunId},
 };
 
@@ -125,9 +125,9 @@ impl Refused {
             Self::Unreachable(message) => (vec![message], RunResult::Unreachable),
         };
         messages.into_iter().for_each(|msg| context.emitter.emit(EventKind::Warning { msg }));
-        let (run, execs) = (context.options.run_id.clone(), context.hosts.execs());
+        let (run, execs) = (context.options.run_id.clone(), context.fleet.execs());
         context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
-        context.hosts.close(false).await;
+        context.fleet.close(false).await;
         result
     }
 }
@@ -173,7 +173,7 @@ impl NodeRun {
             return;
         }
         lock(&self.context.locks.held).remove(&self.host);
-        self.context.hosts.link(&self.context.inventory, self.host).leads_elsewhere().await;
+        self.context.fleet.link(self.host).leads_elsewhere().await;
     }
 }
 
@@ -263,14 +263,8 @@ async fn ask(context: &Arc<Context>, wanted: &Wanted, look: bool) -> Answers {
     answers
 }
 
-/// Locks are those of root where tasks become another user, so that a run can always remove its own.
-pub(super) fn session(context: &Context, host: HostId) -> Session {
-    let entry = context.inventory.host_by_id(host);
-    let becomes = context.options.r#become || entry.r#become == Some(true);
-    let check_mode = context.options.locking == Locking::Look;
-    let surroundings =
-        Surroundings { become_user: becomes.then(|| "root".into()), check_mode, ..Surroundings::default() };
-    context.hosts.link(&context.inventory, host).session(surroundings)
+fn session(context: &Context, host: HostId) -> Session {
+    context.fleet.own_session(host, context.options.locking == Locking::Look)
 }
 
 /// From now on these are held, and changes on the hosts need them.
@@ -279,7 +273,7 @@ fn keep(context: &Context, wanted: &Wanted, answers: &Answers) {
     for (host, answer) in answers {
         let (Ok(answer), Some(names)) = (answer, wanted.keepers.get(host)) else { continue };
         held.entry(*host).or_default().extend(names.iter().cloned());
-        context.hosts.link(&context.inventory, *host).add_fences(&answer.fences);
+        context.fleet.link(*host).add_fences(&answer.fences);
     }
 }
 

@@ -12,10 +12,10 @@
 
 mod context;
 mod detached;
+mod fleet;
 mod foresight;
 mod fusion;
 mod guard;
-mod hosts;
 mod interrupt;
 mod items;
 mod locks;
@@ -24,6 +24,7 @@ mod observe;
 mod once;
 mod pending;
 mod prepare;
+mod registered;
 mod rehearsal;
 mod scheduler;
 mod segment;
@@ -79,14 +80,14 @@ pub async fn run(run: Run) -> RunResult {
     }
     if let Err(result) = rehearsal::agrees(&context, rehearsal).await {
         locks::release(&context, Release::Only).await;
-        context.hosts.close(false).await;
+        context.fleet.close(false).await;
         return result;
     }
     let result = scheduled(&context).await;
     // What hosts remember of commands is of use until it is known here that all of them are done.
     let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
     locks::release(&context, if is_over { Release::AndForget } else { Release::Only }).await;
-    context.hosts.close(is_over).await;
+    context.fleet.close(is_over).await;
     result
 }
 

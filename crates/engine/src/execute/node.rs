@@ -11,9 +11,9 @@ use std::{
 use super::{
     context::{Context, Watch},
     foresight::{At, Reads, unknown},
-    hosts::lock,
     once::{Halt, Marks, Sending},
     pending::Pending,
+    registered::lock,
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
@@ -421,7 +421,7 @@ impl NodeRun {
             opener: self.context.sources.opener().cloned(),
             progress: self.progress(),
             masker: self.context.sources.masker().clone(),
-            reach: self.context.clone(),
+            reach: self.context.fleet.clone(),
             stop: self.context.interrupt.token(),
         }
     }
@@ -580,15 +580,15 @@ impl NodeRun {
     }
 
     fn remember(&self, outcome: &Outcome, status: Status) {
-        self.context.hosts.register(&self.task, &self.hosts, outcome);
+        self.context.registered.register(&self.task, &self.hosts, outcome);
         if status == Status::Rescued {
-            self.context.hosts.keep_failure(&self.info.task, &self.hosts, outcome);
+            self.context.registered.keep_failure(&self.info.task, &self.hosts, outcome);
         }
     }
 
     /// The same, for a result of an earlier process.
     pub(super) fn restore(&self, outcome: &Outcome, status: Status) {
-        self.context.hosts.restore_items(&self.task, &self.hosts, outcome);
+        self.context.registered.restore_items(&self.task, &self.hosts, outcome);
         self.remember(outcome, status);
     }
 
@@ -597,7 +597,7 @@ impl NodeRun {
     }
 
     pub(super) fn remember_facts(&self, outcome: &Outcome) {
-        self.context.hosts.keep_facts(&self.task, &self.hosts, outcome);
+        self.context.registered.keep_facts(&self.task, &self.hosts, outcome);
     }
 }
 

@@ -29,7 +29,7 @@ pub async fn observe(run: Run, ask: bool) -> HashMap<NodeIndex, Foreseen> {
         gather(&context).await;
     }
     let foreseen = context.graph.work().map(|index| (index, foresee(&context, index))).collect();
-    context.hosts.close(false).await;
+    context.fleet.close(false).await;
     foreseen
 }
 
@@ -56,14 +56,11 @@ async fn facts_of(context: &Arc<Context>, host: HostId) {
         span: play.span,
     };
     let Ok((_, Action::Remote(payload))) = module.build(&args, &build) else { return };
-    let session = context
-        .hosts
-        .link(&context.inventory, host)
-        .session(Surroundings { check_mode: true, ..Surroundings::default() });
+    let session = context.fleet.link(host).session(Surroundings { check_mode: true, ..Surroundings::default() });
     if let Ok(outcome) = session.run_one(payload, true).await
         && let Some(facts) = outcome.data.get("facts")
     {
-        context.hosts.remember(host, "facts", facts.clone());
+        context.registered.remember(host, "facts", facts.clone());
     }
 }
 

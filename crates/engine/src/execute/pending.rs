@@ -13,7 +13,7 @@ use std::{
 
 use minijinja::Value;
 
-use super::hosts::lock;
+use super::registered::lock;
 use crate::{
     inventory::HostId,
     playbook::Task,

@@ -37,7 +37,7 @@ pub(super) async fn agrees(context: &Context, rehearsal: Run) -> Result<(), RunR
     let predictions = rehearsal.options.predictions.clone();
     let looking = Arc::new(Context::new(rehearsal));
     let result = Scheduler::new(looking.clone()).run().await;
-    looking.hosts.close(false).await;
+    looking.fleet.close(false).await;
     let result = match result {
         RunResult::Success | RunResult::Failed => {
             let moved = moves(&planned, &predictions.sorted());
@@ -53,7 +53,7 @@ pub(super) async fn agrees(context: &Context, rehearsal: Run) -> Result<(), RunR
             other
         }
     };
-    let (run, execs) = (context.options.run_id.clone(), context.hosts.execs());
+    let (run, execs) = (context.options.run_id.clone(), context.fleet.execs());
     context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
     Err(result)
 }

@@ -127,7 +127,7 @@ impl Scheduler {
         }
         let result = if self.interrupted { RunResult::Interrupted } else { self.result };
         let run = self.context.options.run_id.clone();
-        let (seconds, execs) = (started.elapsed().as_secs_f64(), self.context.hosts.execs());
+        let (seconds, execs) = (started.elapsed().as_secs_f64(), self.context.fleet.execs());
         let plan = self.context.options.check_mode.then(|| self.context.options.predictions.counts());
         self.context.emitter.emit(EventKind::RunFinished { run, seconds, result, execs, plan });
         result

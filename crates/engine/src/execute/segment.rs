@@ -13,11 +13,11 @@ use super::{
     context::Context,
     foresight::At,
     guard::Vigil,
-    hosts::lock,
     items::Item,
     node::{Finished, NodeRun, Trouble},
     once::Sending,
     prepare::{Draft, Part, Prepared, Work},
+    registered::lock,
 };
 use crate::{
     graph::NodeIndex,

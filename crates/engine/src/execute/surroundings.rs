@@ -23,8 +23,8 @@ impl NodeRun {
     pub(super) fn session(&self, scope: &Scope) -> Result<Session, Trouble> {
         let target = self.target(scope)?;
         let link = match target {
-            Target::Host(host) => self.context.hosts.link(&self.context.inventory, host),
-            Target::Operator => self.context.hosts.operator(),
+            Target::Host(host) => self.context.fleet.link(host),
+            Target::Operator => self.context.fleet.operator(),
         };
         let surroundings = Surroundings {
             become_user: self.become_user(scope, target)?,

@@ -118,8 +118,9 @@ impl Scheduler {
     fn registered(&self, step: u32, answer: StrategyAnswer) -> Option<Vec<Value>> {
         let graph = &self.context.graph;
         let group = &graph.rollouts[graph.steps[step as usize].group as usize];
-        let of_host =
-            |host: &HostId| self.context.hosts.late(*host).get(answer.register)?.get(answer.field)?.as_array().cloned();
+        let of_host = |host: &HostId| {
+            self.context.registered.late(*host).get(answer.register)?.get(answer.field)?.as_array().cloned()
+        };
         group.hosts.iter().find_map(of_host)
     }
 

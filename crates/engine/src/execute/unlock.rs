@@ -4,18 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
 
-use super::{
-    Run, RunOptions,
-    context::Context,
-    locks::{owner, session},
-};
+use super::{RunOptions, fleet::Fleet, locks::owner};
 use crate::{
-    graph::Graph,
     inventory::{HostId, Inventory},
-    model::{Emitter, HostName},
+    model::{HostName, Masker},
     remote::{Release, Released, RemoteError},
     ssh::Connector,
-    state::{Operator, Recorder},
+    state::Operator,
 };
 
 /// What one host says of the locks of a run.
@@ -27,24 +22,18 @@ pub struct HostLocks {
 
 /// The hosts that may have locks of a run, and a way to them.
 pub struct Unlocking {
-    context: Arc<Context>,
+    inventory: Arc<Inventory>,
+    fleet: Fleet,
     run: Arc<str>,
+    lock_dir: Arc<str>,
+    /// Hosts at once.
+    forks: usize,
 }
 
 impl Unlocking {
-    pub fn new(inventory: Arc<Inventory>, connector: Connector, options: RunOptions, run: &str) -> Self {
-        let hosts = inventory.hosts().map(|host| host.name.clone()).collect();
-        let nothing = Run {
-            graph: Arc::new(Graph { hosts, ..Graph::default() }),
-            inventory,
-            sources: Arc::default(),
-            connector,
-            options,
-            emitter: Emitter::silent(),
-            interrupt: super::Interrupt::default(),
-            recorder: Recorder::none(),
-        };
-        Self { context: Arc::new(Context::new(nothing)), run: run.into() }
+    pub fn new(inventory: Arc<Inventory>, connector: Connector, options: &RunOptions, run: &str) -> Self {
+        let fleet = Fleet::new(inventory.clone(), connector, options, Masker::default());
+        Self { inventory, fleet, run: run.into(), lock_dir: options.lock_dir.clone(), forks: options.forks.max(1) }
     }
 
     /// Asks all of them, and changes nothing.
@@ -62,7 +51,7 @@ impl Unlocking {
         let mut failed = Vec::new();
         for it in broken {
             for &runner in it.busy() {
-                if let Err(error) = session(&self.context, it.id).end_process(runner).await {
+                if let Err(error) = self.fleet.own_session(it.id, false).end_process(runner).await {
                     failed.push((it.host.clone(), error));
                 }
             }
@@ -71,16 +60,15 @@ impl Unlocking {
     }
 
     pub async fn close(&self) {
-        self.context.hosts.close(false).await;
+        self.fleet.close(false).await;
     }
 
     async fn each(&self, hosts: Vec<HostId>, how: Release) -> Vec<HostLocks> {
-        let (context, place) = (&self.context, &self.context.options.lock_dir);
         let asking = hosts.into_iter().map(|id| async move {
-            let result = session(context, id).release_locks(place, &self.run, &[], how).await;
-            HostLocks { id, host: context.graph.host(id).clone(), result }
+            let result = self.fleet.own_session(id, false).release_locks(&self.lock_dir, &self.run, &[], how).await;
+            HostLocks { id, host: self.inventory.host_by_id(id).name.clone(), result }
         });
-        let mut answers: Vec<_> = stream::iter(asking).buffer_unordered(context.options.forks.max(1)).collect().await;
+        let mut answers: Vec<_> = stream::iter(asking).buffer_unordered(self.forks).collect().await;
         answers.sort_by(|one, other| one.host.cmp(&other.host));
         answers
     }

@@ -215,7 +215,7 @@ impl Adopting<'_> {
             reach(&mut inventory, &self.args.connection, &self.here.state, MultiProgress::new(), self.invocation)?;
         let r#become = options.r#become;
         let inventory = Arc::new(inventory);
-        let visit = Visit::new(inventory.clone(), connector, options);
+        let visit = Visit::new(inventory.clone(), connector, &options);
         Ok(Way { inventory, sources, visit, r#become })
     }
 
