@@ -12,7 +12,7 @@ use std::{
 };
 
 use etcdrun::{
-    model::Outcome,
+    model::{Ending, Outcome},
     remote::{
         Entry, JobState, Link, LinkOptions, LockAnswer, LockName, LockOwner, Payload, Release, RemoteError, Segment,
         Session, Step, StepSink, Surroundings,
@@ -321,7 +321,7 @@ async fn words_of_an_entry_that_we_did_not_write_are_in_doubt() {
                 fs::write(ledger.join(format!("0-5-0-0.{name}")), format!("{text}\n")).unwrap();
             }
             let outcome = run_once(&bench.session(shell), "run").await;
-            assert!(outcome.failed && outcome.data["in_doubt"] == true, "{shell:?} {words} {code}: {outcome:?}");
+            assert!(outcome.failed && outcome.ending == Ending::InDoubt, "{shell:?} {words} {code}: {outcome:?}");
             assert!(!bench.at("pwned").exists());
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Diff, Forecast, HostName, MaskedStream, Masker, Outcome, PlanCounts, Status, Value, ValueMap};
+use super::{Diff, Ending, Forecast, HostName, MaskedStream, Masker, Outcome, PlanCounts, Status, Value, ValueMap};
 
 pub const EVENT_VERSION: u32 = 1;
 
@@ -77,13 +77,15 @@ pub struct Shown {
     pub diff: Vec<Diff>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
+    #[serde(skip_serializing_if = "Ending::is_own")]
+    pub ending: Ending,
 }
 
 impl Shown {
     pub fn new(outcome: &Outcome, no_log: bool) -> Self {
         if no_log {
             let msg = "the result is hidden because of `no_log: true`".to_owned();
-            return Self { msg, rc: outcome.rc, unknown: outcome.unknown, ..Self::default() };
+            return Self { msg, rc: outcome.rc, unknown: outcome.unknown, ending: outcome.ending, ..Self::default() };
         }
         Self {
             msg: outcome.msg.clone(),
@@ -93,6 +95,7 @@ impl Shown {
             data: outcome.data.clone(),
             diff: outcome.diff.clone(),
             unknown: outcome.unknown,
+            ending: outcome.ending,
         }
     }
 

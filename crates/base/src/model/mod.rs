@@ -20,7 +20,7 @@ pub use event::{EVENT_VERSION, Emitter, Event, EventKind, NodeInfo, RolloutPart,
 pub use mac::derived_mac;
 pub use mask::{MASK, MIN_SECRET, MaskedStream, Masker};
 pub use names::{ClusterName, GroupName, HostName};
-pub use outcome::{Diff, Outcome, Status};
+pub use outcome::{Diff, Ending, Outcome, Status};
 pub use plan::{Forecast, Move, PlanCounts, Prediction, Predictions, moves};
 pub use scalar::{ByteSize, FileMode, ParseScalarError, Seconds};
 pub use span::{FileId, Span, Spanned};

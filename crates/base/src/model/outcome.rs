@@ -51,6 +51,39 @@ pub struct Diff {
     pub after: String,
 }
 
+/// How a step came to its end, where that was not its own doing. It is no result of the step, which could be forged or too large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// By itself: it succeeded, or failed.
+    #[default]
+    Own,
+    /// It took too long, and was ended.
+    TimedOut,
+    /// It may have run, and its target cannot tell.
+    InDoubt,
+    /// A member of a cluster was stopped or restarted by it.
+    MemberLost,
+    /// It did not run, because the lock of the run was broken.
+    LockLost,
+}
+
+impl Ending {
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+
+    /// As a target says it.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "in_doubt" => Some(Self::InDoubt),
+            "member_lost" => Some(Self::MemberLost),
+            "lock_lost" => Some(Self::LockLost),
+            _ => None,
+        }
+    }
+}
+
 /// The result of a task: what `register` stores and reporters show.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -71,6 +104,8 @@ pub struct Outcome {
     /// Failed because a gate did not hold: nothing was done, and nothing is broken.
     #[serde(default)]
     pub refused: bool,
+    #[serde(default, skip_serializing_if = "Ending::is_own")]
+    pub ending: Ending,
 }
 
 impl Outcome {
@@ -88,6 +123,11 @@ impl Outcome {
 
     pub fn skipped(msg: impl Into<String>) -> Self {
         Self { skipped: true, msg: msg.into(), ..Self::default() }
+    }
+
+    /// Failed, for it took too long.
+    pub fn timed_out(msg: impl Into<String>) -> Self {
+        Self { ending: Ending::TimedOut, ..Self::failed(msg) }
     }
 
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -122,6 +162,9 @@ impl Outcome {
         for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             map.insert(name.into(), text.clone().into());
             map.insert(format!("{name}_lines"), text.lines().collect::<Vec<_>>().into());
+        }
+        if self.ending == Ending::TimedOut {
+            map.insert("timed_out".into(), true.into());
         }
         map.extend(self.data.clone());
         Value::Object(map)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     node::{NodeRun, Trouble},
-    once::Sending,
+    once::{Halt, Sending},
 };
 use crate::{
     model::{Disruption, Effects, EventKind, Outcome},
@@ -154,5 +154,5 @@ impl NodeRun {
 }
 
 fn in_doubt(why: &str) -> Trouble {
-    Trouble::Doubt(Box::new(Outcome::failed(format!("in doubt: {why}"))))
+    Trouble::halted(Halt::InDoubt, Outcome::failed(format!("in doubt: {why}")))
 }

@@ -12,13 +12,14 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{
     context::Context,
-    node::{NodeRun, TIMED_OUT, Trouble},
+    node::{NodeRun, Trouble},
+    once::Halt,
     registered::lock,
     surroundings::Target,
 };
 use crate::{
     inventory::{Host, HostId, HostKind},
-    model::{Disruption, Effects, Outcome, Resource, Value},
+    model::{Disruption, Effects, Ending, Outcome, Resource, Value},
     remote::{MemberWatch, Session},
     task::Quorum,
     template::Scope,
@@ -59,7 +60,7 @@ impl Context {
             turns.push(turn.lock_owned().await);
         }
         match self.quorums.lost.get().filter(|_| !clusters.is_empty()) {
-            Some(why) => Err(Trouble::Withheld(Box::new(Outcome::failed(format!("not run: {why}"))))),
+            Some(why) => Err(Trouble::halted(Halt::Withheld, Outcome::failed(format!("not run: {why}")))),
             None => Ok(Vigil { _turns: turns }),
         }
     }
@@ -143,7 +144,7 @@ impl NodeRun {
         let msg = format!("{}; the run was halted to protect quorum", outcome.msg);
         // The first one is the cause.
         let _ = self.context.quorums.lost.set(format!("on {host}, {}", outcome.msg));
-        Trouble::MemberLost(Box::new(Outcome { msg, refused: true, ..outcome }))
+        Trouble::halted(Halt::MemberLost, Outcome { msg, refused: true, ..outcome })
     }
 
     /// A step under watch whose end nobody saw.
@@ -152,13 +153,13 @@ impl NodeRun {
             Trouble::Unreachable { msg, sent, .. } if sent || self.was_resent() => {
                 self.member_lost(Outcome::failed(format!("{msg}, and it is unknown whether the member still runs")))
             }
-            Trouble::Failed(outcome, _) if outcome.data.contains_key(TIMED_OUT) => {
+            Trouble::Failed(outcome, _) if outcome.ending == Ending::TimedOut => {
                 let msg = format!("{}, and it is unknown whether the member still runs", outcome.msg);
                 self.member_lost(Outcome { msg, ..*outcome })
             }
-            Trouble::Doubt(outcome) => {
+            Trouble::Halted(Halt::InDoubt, outcome, hint) => {
                 let _ = self.context.quorums.lost.set(format!("on {}, {}", self.info.host, outcome.msg));
-                Trouble::Doubt(outcome)
+                Trouble::Halted(Halt::InDoubt, outcome, hint)
             }
             other => other,
         }

@@ -23,7 +23,6 @@ use crate::{
     playbook::Task,
     remote::{MemberWatch, Payload, RemoteError, Session, Step, StepSink},
     source::{Diagnostic, Kind, Node},
-    state::StateError,
     task::{Action, ActionContext, ActionError, BuildContext, ModuleSpec, Progress, Sets},
     template::Scope,
 };
@@ -34,7 +33,6 @@ pub(super) struct Finished {
     pub index: NodeIndex,
     pub hosts: Vec<HostId>,
     pub status: Status,
-    pub changed: bool,
     /// Check mode cannot tell whether it changes anything.
     pub unknown: bool,
     /// It failed because a gate did not hold.
@@ -43,8 +41,12 @@ pub(super) struct Finished {
     pub halts: Option<Halt>,
 }
 
-/// The result that says that a step was ended before its time.
-pub(super) const TIMED_OUT: &str = "timed_out";
+impl Finished {
+    /// Nothing else is to be said of it.
+    pub(super) fn new(index: NodeIndex, hosts: Vec<HostId>, status: Status) -> Self {
+        Self { index, hosts, status, unknown: false, refused: false, halts: None }
+    }
+}
 
 /// Why a node could not come to an outcome.
 pub(super) enum Trouble {
@@ -56,16 +58,8 @@ pub(super) enum Trouble {
     },
     /// The task is at fault: a template, an argument, a condition.
     Failed(Box<Outcome>, Option<String>),
-    /// A command may have run, and nobody can tell.
-    Doubt(Box<Outcome>),
-    /// A member of a cluster was taken down outside of its turn, or may have been.
-    MemberLost(Box<Outcome>),
-    /// It was not run, because that has happened.
-    Withheld(Box<Outcome>),
-    /// It was not run, because the lock of the run was broken.
-    Unlocked(Box<Outcome>),
-    /// Nothing was sent, because it could not be recorded.
-    Unrecorded(StateError),
+    /// Nothing more may start, whatever the playbook says about failures.
+    Halted(Halt, Box<Outcome>, Option<String>),
     /// It waited for something when the run was interrupted; nothing was done.
     Interrupted,
 }
@@ -84,6 +78,10 @@ impl Trouble {
     pub(super) fn failed(msg: impl Into<String>) -> Self {
         Self::Failed(Box::new(Outcome::failed(msg)), None)
     }
+
+    pub(super) fn halted(halt: Halt, outcome: Outcome) -> Self {
+        Self::Halted(halt, Box::new(outcome), None)
+    }
 }
 
 impl From<RemoteError> for Trouble {
@@ -91,9 +89,9 @@ impl From<RemoteError> for Trouble {
         let hint = error.hint().map(str::to_owned);
         let msg = error.to_string();
         match error {
-            RemoteError::LockLost(_) => Self::Unlocked(Box::new(Outcome::failed(msg))),
+            RemoteError::LockLost(_) => Self::halted(Halt::Unlocked, Outcome::failed(msg)),
             _ if error.is_unreachable() => Self::Unreachable { msg, hint, sent: matches!(error, RemoteError::Lost(_)) },
-            RemoteError::TimedOut(_) => Self::Failed(Box::new(Outcome::failed(msg).with(TIMED_OUT, true)), hint),
+            RemoteError::TimedOut(_) => Self::Failed(Box::new(Outcome::timed_out(msg)), hint),
             _ => Self::Failed(Box::new(Outcome::failed(msg)), hint),
         }
     }
@@ -467,8 +465,8 @@ impl NodeRun {
             Some(limit) => match tokio::time::timeout(limit, work).await {
                 Ok(result) => Ok(result?),
                 Err(_) => {
-                    let outcome = Outcome::failed(format!("timed out after {}s", limit.as_secs_f64()));
-                    Err(Trouble::Failed(Box::new(outcome.with(TIMED_OUT, true)), None))
+                    let outcome = Outcome::timed_out(format!("timed out after {}s", limit.as_secs_f64()));
+                    Err(Trouble::Failed(Box::new(outcome), None))
                 }
             },
         }
@@ -521,35 +519,12 @@ impl NodeRun {
                 let status = if self.task.ignore_unreachable { Status::Ignored } else { Status::Unreachable };
                 (Outcome::failed(msg).with("unreachable", true), status, hint)
             }
-            // Neither `ignore_errors` nor a rescue knows what was done either.
-            Err(Trouble::Doubt(outcome)) => {
-                halts = Some(Halt::InDoubt);
-                (*outcome, Status::Failed, Some(self.way_out()))
-            }
-            // Nor is it theirs to say that the cluster can spare a member.
-            Err(Trouble::MemberLost(outcome)) => {
-                halts = Some(Halt::MemberLost);
-                (*outcome, Status::Failed, Some(self.context.quorum().way_out().to_owned()))
-            }
-            Err(Trouble::Withheld(outcome)) => {
-                halts = Some(Halt::MemberLost);
-                (*outcome, Status::NotRun, None)
-            }
-            Err(Trouble::Unlocked(outcome)) => {
-                halts = Some(Halt::Unlocked);
-                let hint = "find out who did, and why; to continue, run `etcdrun resume`".to_owned();
-                (*outcome, Status::Failed, Some(hint))
+            Err(Trouble::Halted(halt, outcome, hint)) => {
+                halts = Some(halt);
+                (*outcome, halt.status(), hint.or_else(|| self.way_out(halt)))
             }
             // No failure that could be ignored or rescued: it runs again when the run goes on.
             Err(Trouble::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
-            Err(Trouble::Unrecorded(error)) => {
-                halts = Some(Halt::Unrecorded);
-                (
-                    Outcome::failed(format!("not run, since it cannot be recorded: {error}")),
-                    Status::NotRun,
-                    error.help(),
-                )
-            }
         };
         let (outcome, status) = self.as_resumed(outcome, status);
         self.remember(&outcome, status);
@@ -567,8 +542,21 @@ impl NodeRun {
             hint,
             because: None,
         });
-        let Outcome { changed, unknown, refused, .. } = outcome;
-        Finished { index: self.index, hosts: self.hosts, status, changed, unknown, refused, halts }
+        let Outcome { unknown, refused, .. } = outcome;
+        Finished { unknown, refused, halts, ..Finished::new(self.index, self.hosts, status) }
+    }
+
+    /// What a person can do about a run that was halted.
+    fn way_out(&self, halt: Halt) -> Option<String> {
+        let (run, id) = (&self.context.options.run_id, &self.info.id);
+        match halt {
+            Halt::InDoubt => Some(format!(
+                "inspect the host; then run `etcdrun resume {run} --assume done '{id}'`, or `--assume not-run` to run it again"
+            )),
+            Halt::MemberLost => Some(self.context.quorum().way_out().to_owned()),
+            Halt::Unlocked => Some("find out who did, and why; to continue, run `etcdrun resume`".to_owned()),
+            Halt::Withheld | Halt::Unrecorded => None,
+        }
     }
 
     fn status(&self, outcome: &Outcome) -> Status {

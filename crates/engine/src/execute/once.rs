@@ -12,8 +12,8 @@ use super::{
     node::{NodeRun, Trouble},
 };
 use crate::{
-    model::{Effects, EventKind, Outcome, Status},
-    remote::{Entry, IN_DOUBT, LOCK_LOST, MEMBER_LOST, RemoteError, Segment, Step},
+    model::{Effects, Ending, EventKind, Outcome, RunResult, Status},
+    remote::{Entry, RemoteError, Segment, Step},
     state::{Done, Settled},
     task::Sets,
 };
@@ -31,7 +31,29 @@ pub(super) enum Halt {
     MemberLost,
     /// Somebody broke the lock.
     Unlocked,
+    /// It was not run, because a member was lost.
+    Withheld,
+    /// It was not run, because it could not be recorded.
     Unrecorded,
+}
+
+impl Halt {
+    /// Neither `ignore_errors` nor a rescue knows what was done, or has a say in whether a cluster can spare a member.
+    pub(super) fn status(self) -> Status {
+        match self {
+            Self::InDoubt | Self::MemberLost | Self::Unlocked => Status::Failed,
+            Self::Withheld | Self::Unrecorded => Status::NotRun,
+        }
+    }
+
+    /// How a run ends that was halted for it.
+    pub(super) fn result(self) -> RunResult {
+        match self {
+            Self::Unlocked => RunResult::LockHeld,
+            Self::MemberLost | Self::Withheld => RunResult::GateRefused,
+            Self::InDoubt | Self::Unrecorded => RunResult::Failed,
+        }
+    }
 }
 
 /// What is known of a node while it runs, beside its outcome.
@@ -46,18 +68,15 @@ pub(super) struct Marks {
 impl NodeRun {
     /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
     pub(super) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
-        let says = |name: &str| outcome.data.get(name).is_some_and(|value| *value == true);
-        if says(IN_DOUBT) {
-            let msg = format!("in doubt: {}", outcome.msg);
-            return Err(Trouble::Doubt(Box::new(Outcome { msg, ..outcome })));
+        match outcome.ending {
+            Ending::Own | Ending::TimedOut => Ok(outcome),
+            Ending::InDoubt => {
+                let msg = format!("in doubt: {}", outcome.msg);
+                Err(Trouble::halted(Halt::InDoubt, Outcome { msg, ..outcome }))
+            }
+            Ending::MemberLost => Err(self.member_lost(outcome)),
+            Ending::LockLost => Err(Trouble::halted(Halt::Unlocked, outcome)),
         }
-        if says(MEMBER_LOST) {
-            return Err(self.member_lost(outcome));
-        }
-        if says(LOCK_LOST) {
-            return Err(Trouble::Unlocked(Box::new(outcome)));
-        }
-        Ok(outcome)
     }
 
     /// Whether the playbook says that a command changes nothing.
@@ -81,7 +100,10 @@ impl NodeRun {
         if self.marks.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() {
             return Ok(());
         }
-        self.context.recorder.intent(self.index.index(), &self.info.id).await.map_err(Trouble::Unrecorded)
+        self.context.recorder.intent(self.index.index(), &self.info.id).await.map_err(|error| {
+            let outcome = Outcome::failed(format!("not run, since it cannot be recorded: {error}"));
+            Trouble::Halted(Halt::Unrecorded, Box::new(outcome), error.help())
+        })
     }
 
     /// The next command of this node in the target's ledger, if it needs one: the same name each time.
@@ -163,13 +185,6 @@ impl NodeRun {
         if let Ok(session) = self.session(&scope) {
             session.note_ledger(&self.context.options.run_id);
         }
-    }
-
-    pub(super) fn way_out(&self) -> String {
-        let (run, id) = (&self.context.options.run_id, &self.info.id);
-        format!(
-            "inspect the host; then run `etcdrun resume {run} --assume done '{id}'`, or `--assume not-run` to run it again"
-        )
     }
 }
 

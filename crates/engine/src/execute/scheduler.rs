@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     context::Context,
     node::{Finished, NodeRun},
-    once::Halt,
     segment::{self, Errand},
     settle::{Decision, Fate, decide},
     turns::Clocks,
@@ -197,15 +196,7 @@ impl Scheduler {
         let how = panic.map_or_else(|| "it ended without a result".to_owned(), ToString::to_string);
         let msg = format!("internal error in {}: {how}", self.context.graph.id(index));
         self.context.emitter.emit(EventKind::Warning { msg });
-        self.finished(Finished {
-            index,
-            hosts,
-            status: Status::Failed,
-            changed: false,
-            unknown: false,
-            refused: false,
-            halts: None,
-        });
+        self.finished(Finished::new(index, hosts, Status::Failed));
     }
 
     /// Decides about nodes whose predecessors have ended, until nothing more follows from that.
@@ -254,15 +245,7 @@ impl Scheduler {
         if let Some(node) = NodeRun::new(&self.context, index, hosts.clone()) {
             node.inherit(done);
         }
-        self.finished(Finished {
-            index,
-            hosts,
-            status: done.status,
-            changed: done.changed,
-            unknown: false,
-            refused: false,
-            halts: None,
-        });
+        self.finished(Finished::new(index, hosts, done.status));
     }
 
     fn decision(&mut self, index: NodeIndex) -> Decision {
@@ -410,15 +393,10 @@ impl Scheduler {
     fn finished(&mut self, finished: Finished) {
         if let Some(halt) = finished.halts {
             self.halted = true;
-            let result = match halt {
-                Halt::Unlocked => RunResult::LockHeld,
-                Halt::MemberLost => RunResult::GateRefused,
-                Halt::InDoubt | Halt::Unrecorded => RunResult::Failed,
-            };
-            self.result = self.result.max(result);
+            self.result = self.result.max(halt.result());
             self.started.values().for_each(|started| started.stop.cancel());
         }
-        if finished.unknown || (finished.changed && finished.status == Status::Changed) {
+        if finished.unknown || finished.status == Status::Changed {
             self.notify(&finished);
         }
         if finished.status == Status::Changed {
@@ -597,10 +575,7 @@ mod tests {
             let id = scheduler.running.spawn(async {}).id();
             let nodes = vec![(first, hosts.clone()), (second, hosts.clone())];
             scheduler.started.insert(id, Started { nodes, stop: CancellationToken::new() });
-            let (index, status) = (first, Status::Ok);
-            let finished =
-                Finished { index, hosts, status, changed: false, unknown: false, refused: false, halts: None };
-            assert!(scheduler.sender.send(finished).is_ok());
+            assert!(scheduler.sender.send(Finished::new(first, hosts, Status::Ok)).is_ok());
             if is_heard_before {
                 scheduler.hear_all();
                 scheduler.settle_ready();

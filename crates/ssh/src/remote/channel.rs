@@ -24,17 +24,17 @@ pub(super) enum Said {
     Stdout(Bytes),
     Stderr(Bytes),
     /// It ended; nothing comes after this.
-    Ended(Ending),
+    Ended(Exit),
 }
 
 /// How a shell ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum Exit {
     Code(u32),
     Signal(String),
 }
 
-impl std::fmt::Display for Ending {
+impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
@@ -98,8 +98,8 @@ impl Output {
             Self::Ssh(reader) => Ok(reader.next().await?.map(|event| match event {
                 ExecEvent::Stdout(bytes) => Said::Stdout(bytes),
                 ExecEvent::Stderr(bytes) => Said::Stderr(bytes),
-                ExecEvent::Exit(status) => Said::Ended(Ending::Code(status.code)),
-                ExecEvent::Signal(name) => Said::Ended(Ending::Signal(name)),
+                ExecEvent::Exit(status) => Said::Ended(Exit::Code(status.code)),
+                ExecEvent::Signal(name) => Said::Ended(Exit::Signal(name)),
             })),
             Self::Local(local) => Ok(local.next().await?),
         }
@@ -159,7 +159,7 @@ impl LocalOutput {
             let silent = self.stdout.is_none() && self.stderr.is_none();
             self.over |= silent && self.exited.is_some();
         }
-        Ok(self.exited.take().map(|(status, _)| Said::Ended(ending(status))))
+        Ok(self.exited.take().map(|(status, _)| Said::Ended(exit(status))))
     }
 }
 
@@ -171,10 +171,10 @@ async fn read(stream: &mut Option<impl AsyncReadExt + Unpin>, into: &mut BytesMu
     }
 }
 
-fn ending(status: ExitStatus) -> Ending {
+fn exit(status: ExitStatus) -> Exit {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Code(u32::try_from(code).unwrap_or(u32::MAX)),
-        (None, signal) => Ending::Signal(signal.map_or_else(|| "unknown".to_owned(), |number| number.to_string())),
+        (Some(code), _) => Exit::Code(u32::try_from(code).unwrap_or(u32::MAX)),
+        (None, signal) => Exit::Signal(signal.map_or_else(|| "unknown".to_owned(), |number| number.to_string())),
     }
 }

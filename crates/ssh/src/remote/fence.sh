@@ -18,7 +18,7 @@ _held() {
 
 # Ends the step $1 without running it.
 _unheld() {
-	_text 'bool lock_lost' 1
+	_ending lock_lost
 	_text fail 'the lock on this host is no longer held by this run; somebody broke it, so nothing more is changed'
 	_end "$1" 1 stop
 }

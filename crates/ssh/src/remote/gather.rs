@@ -1,6 +1,6 @@
 //! Collects what one step reports, and makes its outcome of it.
 
-use crate::model::{Diff, Outcome, Value, ValueMap};
+use crate::model::{Diff, Ending, Outcome, Value, ValueMap};
 
 /// How much of a step's output, or of one result, is kept.
 const OUTPUT_LIMIT: usize = 8 << 20;
@@ -43,6 +43,7 @@ pub(super) struct Gathering {
     label: String,
     changed: bool,
     unknown: bool,
+    ending: Ending,
     failure: Option<String>,
     msg: String,
     data: ValueMap,
@@ -89,6 +90,10 @@ impl Gathering {
         let purpose = match word {
             "changed" => {
                 self.changed = true;
+                return Some(());
+            }
+            "ending" => {
+                self.ending = Ending::parse(words.next()?)?;
                 return Some(());
             }
             "endtext" => {
@@ -187,6 +192,7 @@ impl Gathering {
             diff: self.diff,
             unknown: self.unknown,
             refused: false,
+            ending: self.ending,
         }
     }
 }

@@ -9,9 +9,6 @@ pub(super) static LEDGER: LazyLock<String> =
 const FORGET: &str =
     concat!(include_str!("ledger_forget.sh"), "_known=''\n_look \"$arg_run\"\nforget_run \"$arg_run\"\n");
 
-/// The result that says that a target cannot tell whether the step ran.
-pub const IN_DOUBT: &str = "in_doubt";
-
 /// A step that runs at most once, however often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

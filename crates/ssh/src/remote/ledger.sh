@@ -217,7 +217,7 @@ _recall() {
 	doubt)
 		_code=1
 		set -- "$1" stop
-		_text 'bool in_doubt' 1
+		_ending in_doubt
 		_text fail 'it was started, and what became of it is not known'
 		;;
 	full)

@@ -10,7 +10,7 @@ use super::{
     run::KILL,
     script::{compact, quoted},
 };
-use crate::model::{Outcome, Value};
+use crate::model::{Ending, Outcome, Value};
 
 static TAKE: LazyLock<String> =
     LazyLock::new(|| compact(concat!(include_str!("lock_folder.sh"), include_str!("lock_take.sh"))));
@@ -18,9 +18,6 @@ static RELEASE: LazyLock<String> = LazyLock::new(|| {
     compact(concat!(include_str!("lock_folder.sh"), include_str!("ledger_forget.sh"), include_str!("lock_release.sh")))
 });
 static FENCE: LazyLock<String> = LazyLock::new(|| compact(include_str!("fence.sh")));
-
-/// The result that says that a step did not run, because its lock was broken.
-pub const LOCK_LOST: &str = "lock_lost";
 
 /// What a lock is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +159,7 @@ impl Session {
 
 /// An error for a step that did not run, because its lock was broken.
 pub fn lock_is_held(outcome: &Outcome) -> Result<(), RemoteError> {
-    match outcome.data.get(LOCK_LOST).is_some_and(|lost| *lost == true) {
+    match outcome.ending == Ending::LockLost {
         true => Err(RemoteError::LockLost(outcome.msg.as_str().into())),
         false => Ok(()),
     }

@@ -31,11 +31,11 @@ mod words;
 
 pub use error::{RemoteError, Trouble};
 pub use job::JobState;
-pub use ledger::{Entry, IN_DOUBT};
+pub use ledger::Entry;
 pub use link::{Link, LinkOptions, Transport};
 pub use lock::lock_is_held;
-pub use lock::{Fence, LOCK_FOLDER, LOCK_LOST, LockAnswer, LockHolder, LockName, LockOwner, Release, Released};
+pub use lock::{Fence, LOCK_FOLDER, LockAnswer, LockHolder, LockName, LockOwner, Release, Released};
 pub use payload::{OnFailure, Payload, Runs, Segment, Step};
 pub use session::{Session, StepSink, Surroundings};
-pub use watch::{MEMBER_LOST, MemberWatch};
+pub use watch::MemberWatch;
 pub use words::is_shell_word;

@@ -120,6 +120,12 @@ changed() {
 "
 }
 
+# The step does not end by itself: _ending in_doubt
+_ending() {
+	_mark "$_nonce ending $1
+"
+}
+
 mutate() { [ -n "$CHECK" ] || "$@"; }
 
 fail() {

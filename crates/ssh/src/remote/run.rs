@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Fence, Link, Payload, RemoteError, Segment, Session, Step, StepSink, Transport,
-    channel::{ChannelError, Ending, Input, Output, Said},
+    channel::{ChannelError, Exit, Input, Output, Said},
     error::Trouble,
     reader::{Event, Reader, Source},
     script::{self, Become, HALT, Library, NO_SCRIPT, Nonce, Reads, Script},
@@ -264,8 +264,8 @@ impl<'a> Run<'a> {
     }
 
     /// The shell is gone before it was done.
-    fn ended(&mut self, ending: Option<Ending>) -> RemoteError {
-        let how = ending.as_ref().map_or_else(|| "no exit code".to_owned(), Ending::to_string);
+    fn ended(&mut self, ending: Option<Exit>) -> RemoteError {
+        let how = ending.as_ref().map_or_else(|| "no exit code".to_owned(), Exit::to_string);
         if self.reader.has_started() {
             return RemoteError::Lost(
                 format!(
@@ -279,8 +279,8 @@ impl<'a> Run<'a> {
         }
         let said = self.reader.noise();
         match self.as_whom {
-            Become::Silently(user) if ending != Some(Ending::Code(NO_SCRIPT)) => sudo::refused(user, &said, false),
-            Become::WithPassword(user) if ending != Some(Ending::Code(NO_SCRIPT)) => sudo::refused(user, &said, true),
+            Become::Silently(user) if ending != Some(Exit::Code(NO_SCRIPT)) => sudo::refused(user, &said, false),
+            Become::WithPassword(user) if ending != Some(Exit::Code(NO_SCRIPT)) => sudo::refused(user, &said, true),
             _ => RemoteError::Protocol(
                 Trouble::new(match said.is_empty() {
                     true => format!("the host did not run the shell ({how})"),

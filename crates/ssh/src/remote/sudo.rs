@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Link, RemoteError,
-    channel::{ChannelError, Ending, Said},
+    channel::{ChannelError, Exit, Said},
     error::Trouble,
     script::{Become, NO_SCRIPT, Reads},
 };
@@ -74,7 +74,7 @@ async fn attempt(
         let mut errors = Vec::new();
         while let Some(said) = output.next().await? {
             match said {
-                Said::Ended(Ending::Code(NO_SCRIPT)) => return Ok(Ok(())),
+                Said::Ended(Exit::Code(NO_SCRIPT)) => return Ok(Ok(())),
                 Said::Stderr(bytes) => errors.extend_from_slice(&bytes),
                 Said::Stdout(_) | Said::Ended(_) => {}
             }

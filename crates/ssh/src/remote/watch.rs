@@ -7,9 +7,6 @@ use crate::shell::quote_onto;
 
 pub(super) static WATCH: LazyLock<String> = LazyLock::new(|| compact(include_str!("watch.sh")));
 
-/// The result that says that a member is not the one it was.
-pub const MEMBER_LOST: &str = "member_lost";
-
 /// What is looked at before and after a step, on its target and in the same script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberWatch {

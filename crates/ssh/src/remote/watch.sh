@@ -61,6 +61,6 @@ $_seen
 END
 	[ -n "$_gone" ] || exit "$1"
 	{ : >"$_stop"; } 2>/dev/null
-	result_bool member_lost 1
+	_ending member_lost
 	fail "$_gone was stopped or restarted by this"
 }

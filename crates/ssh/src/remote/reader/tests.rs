@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::remote::{Payload, Step};
+use crate::{
+    model::Ending,
+    remote::{Payload, Step},
+};
 
 /// What one step writes: text, and markers with values between it.
 #[derive(Clone, Debug)]
@@ -220,13 +223,15 @@ fn results_of_any_number_and_size_are_bounded() {
             }
         }
         assert!(reader.gathering.size() < 80 << 20, "{kind}");
-        reader.push(Source::Stdout, format!("{nonce} end 0 0 quiet\n").as_bytes());
+        // Results over the limit are dropped. What happened to a member is none of them.
+        reader.push(Source::Stdout, format!("{nonce} ending member_lost\n{nonce} end 0 0 quiet\n").as_bytes());
         let mut last = None;
         while let Some(event) = reader.next().unwrap() {
             last = Some(event);
         }
         let Some(Event::Finished { outcome, .. }) = last else { panic!("{kind}: {last:?}") };
         assert!(outcome.failed && outcome.msg.contains("more than 64 MiB of results"), "{kind}: {}", outcome.msg);
+        assert_eq!(outcome.ending, Ending::MemberLost, "{kind}");
     }
 }
 
