@@ -42,9 +42,9 @@ test: setup lint lab ## install what is missing, then run all checks and tests
 test-lab: lab ## run the tests in the lab whose names match FILTER
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked -E 'test(/^lab::/) and test(/$(FILTER)/)'
 
-test-long: setup lab ## run what takes too long for each change: lifetimes of clusters in emulated guests, kills at every step
+test-long: setup lab ## run all tests: what takes minutes, lifetimes of clusters in emulated guests, kills at every step
+	ETCDRUN_TEST_PART=all ETCDRUN_TEST_KILLS=all .ci/test
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
-	ETCDRUN_TEST_KILLS=all $(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --no-capture -E 'test(/^lab::.*wherever_the_operator_is_killed/)'
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest
