@@ -12,7 +12,7 @@ use super::{
     Interrupt, Locking, Run,
     fleet::Fleet,
     foresight::{Foresight, Reads},
-    guard::Quorums,
+    guard::QuorumGuard,
     locks::Locks,
     pending::Pending,
     registered::Registered,
@@ -102,7 +102,7 @@ pub(super) struct Context {
     pub interrupt: Interrupt,
     pub recorder: Recorder,
     pub locks: Locks,
-    pub quorums: Quorums,
+    pub guard: QuorumGuard,
     pub foresight: Arc<Foresight>,
     unpacked: Unpacked,
     /// By `TaskIndex`.
@@ -136,13 +136,13 @@ pub(super) struct Watch {
 impl Context {
     pub(super) fn new(run: Run) -> Self {
         let tasks = run.graph.tasks.iter().map(|_| OfTask::default()).collect();
+        let masker = run.sources.masker().clone();
+        let fleet = Arc::new(Fleet::new(run.inventory.clone(), run.connector, &run.options, masker));
+        let (emitter, interrupt) = (run.emitter.clone(), run.interrupt.clone());
         Self {
-            fleet: Arc::new(Fleet::new(
-                run.inventory.clone(),
-                run.connector,
-                &run.options,
-                run.sources.masker().clone(),
-            )),
+            guard: QuorumGuard::new(run.inventory.clone(), run.graph.library.quorum, run.options.state.clone()),
+            locks: Locks::new(fleet.clone(), run.inventory.clone(), emitter, interrupt, &run.options),
+            fleet,
             registered: Registered::new(&run.inventory),
             graph: run.graph,
             inventory: run.inventory,
@@ -152,8 +152,6 @@ impl Context {
             emitter: run.emitter,
             interrupt: run.interrupt,
             recorder: run.recorder,
-            locks: Locks::default(),
-            quorums: Quorums::default(),
             foresight: Arc::default(),
             unpacked: Unpacked::default(),
             tasks,
@@ -221,15 +219,6 @@ impl Context {
         }
         let rendered = self.engine.render_str(&task.name, task.span, &self.scope(node.play, host, task));
         rendered.map_or_else(|_| task.name.as_str().into(), Into::into)
-    }
-
-    /// Waits, unless the run is interrupted before or meanwhile; says whether it may go on.
-    pub(super) async fn pause(&self, time: Duration) -> bool {
-        tokio::select! {
-            biased;
-            () = self.interrupt.wait() => false,
-            () = tokio::time::sleep(time) => true,
-        }
     }
 
     /// Folders on disk, those of embedded roles unpacked.

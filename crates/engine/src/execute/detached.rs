@@ -24,7 +24,7 @@ impl NodeRun {
             let hint = "set `poll`, or `changed_when: false` if it changes nothing".to_owned();
             return Err(Trouble::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), Some(hint)));
         }
-        let (id, told) = (self.job_id(), payload.told.clone());
+        let (id, told) = (self.once.job_id(), payload.told.clone());
         session.note_ledger(&self.context.options.run_id);
         self.start_job(session, payload, &id, limit).await?;
         if self.task.poll.is_zero() {
@@ -33,7 +33,7 @@ impl NodeRun {
         let started = Instant::now();
         let mut asked = 0;
         loop {
-            if !self.context.pause(self.task.poll).await {
+            if !self.context.interrupt.pause(self.task.poll).await {
                 return Err(Trouble::failed(format!("interrupted; the command continues as job {id}")));
             }
             asked += 1;
@@ -59,7 +59,7 @@ impl NodeRun {
     /// Starts it, unless an earlier process has, or we ourselves before the connection was lost.
     async fn start_job(&self, session: &Session, payload: Payload, id: &str, limit: Duration) -> Result<(), Trouble> {
         let mut sending = Sending::new(Vec::new());
-        let mut may_be_there = self.in_flight_since().is_some();
+        let mut may_be_there = self.once.in_flight_since().is_some();
         loop {
             let started = match may_be_there {
                 true => session.poll(id).await,
@@ -72,7 +72,7 @@ impl NodeRun {
                 Err(error) => Err(error),
             };
             let Err(error) = result else { return Ok(()) };
-            if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+            if !self.goes_again(&mut sending, &error).await {
                 return Err(error.into());
             }
             may_be_there = true;
@@ -83,7 +83,7 @@ impl NodeRun {
     /// commands have the ledger.
     pub(super) fn is_apart(&self, effects: &Effects, check_mode: bool) -> bool {
         let disrupts = effects.disrupts > Disruption::No && !effects.opaque;
-        disrupts && !check_mode && self.context.recorder.is_some()
+        disrupts && !check_mode && self.once.is_recorded()
     }
 
     /// Runs the payload apart from the connection, and waits for it: once, however often the connection is lost.
@@ -94,7 +94,7 @@ impl NodeRun {
         effects: &Effects,
     ) -> Result<Outcome, Trouble> {
         session.note_ledger(&self.context.options.run_id);
-        let (mut id, mut is_sent) = (self.job_id(), false);
+        let (mut id, mut is_sent) = (self.once.job_id(), false);
         let mut sending = Sending::new(Vec::new());
         loop {
             // What has begun is asked for also when the lock is gone meanwhile.
@@ -104,18 +104,18 @@ impl NodeRun {
             };
             match state {
                 Ok(JobState::Finished(outcome)) => return self.known(*outcome),
-                Ok(JobState::Running) if sending.prepare_again(&self.context, 0).await => {}
+                Ok(JobState::Running) if sending.prepare_again(&self.context.interrupt, 0).await => {}
                 Ok(JobState::Running) => {
                     return Err(Trouble::failed(format!("interrupted; it continues as job {id}")));
                 }
                 // It looks before it changes, so that it may look again.
                 Ok(JobState::Lost(_)) if effects.disrupts < Disruption::Yes && payload.watch.is_none() => {
-                    (id, is_sent) = (self.job_id(), false)
+                    (id, is_sent) = (self.once.job_id(), false)
                 }
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
                 Ok(JobState::Absent) => return Err(in_doubt(&format!("the host has no job {id}"))),
                 Err(error) => {
-                    if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+                    if !self.goes_again(&mut sending, &error).await {
                         return Err(error.into());
                     }
                     is_sent = true;
@@ -128,23 +128,16 @@ impl NodeRun {
     /// has booted since.
     pub(super) async fn reboot_job(&self, session: &Session) -> Result<Option<String>, Trouble> {
         session.note_ledger(&self.context.options.run_id);
-        let id = self.job_id();
-        if self.in_flight_since().is_none() {
+        let id = self.once.job_id();
+        if self.once.in_flight_since().is_none() {
             return Ok(Some(id));
         }
         match session.has_booted_since(&id).await? {
             Some(true) => Ok(None),
             // It was told to, and has not; it is told again, as another job.
-            Some(false) => Ok(Some(self.job_id())),
+            Some(false) => Ok(Some(self.once.job_id())),
             None => Ok(Some(id)),
         }
-    }
-
-    /// Names a detached command on its target.
-    fn job_id(&self) -> String {
-        let run = &self.context.options.run_id;
-        let run: String = run.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
-        format!("{run}-{}", self.next_name())
     }
 
     fn running_event(&self, attempt: u32) {

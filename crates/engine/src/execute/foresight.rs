@@ -15,7 +15,7 @@ use crate::{
     graph::{PlayIndex, TaskIndex},
     inventory::HostId,
     model::{Effects, Forecast, Outcome, Prediction, Resource, Status},
-    playbook::Task,
+    playbook::{Task, constant},
     source::{Node, disk::sum},
     template::{DynamicLayer, Layer, Scope},
 };
@@ -273,7 +273,7 @@ impl NodeRun {
     /// The playbook wants to judge a result that is not there yet.
     pub(super) fn judges_prediction(&self, outcome: &Outcome) -> bool {
         let conditions = self.task.changed_when.iter().chain(&self.task.failed_when).chain(&self.task.until);
-        let asks = conditions.into_iter().any(|condition| !matches!(condition.value.trim(), "true" | "false"));
+        let asks = conditions.into_iter().any(|condition| constant(condition).is_none());
         asks && outcome.changed && self.predicts()
     }
 }

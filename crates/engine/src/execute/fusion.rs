@@ -13,7 +13,7 @@ use super::{
 use crate::{
     graph::{Node, NodeIndex, NodeKind},
     model::Status,
-    playbook::{Expression, Task},
+    playbook::{Task, constant},
 };
 
 /// How many nodes share an exec at most.
@@ -138,19 +138,6 @@ fn needs_no_operator(task: &Task) -> bool {
 
 /// Whether the operator must look at the result before anything else may run.
 fn is_judged(task: &Task) -> bool {
-    let fails = !task.failed_when.is_empty() && !never_fails(task);
+    let fails = !task.failed_when.is_empty() && !task.never_fails();
     fails || task.changed_when.iter().any(|condition| constant(condition).is_none())
-}
-
-/// `failed_when: false`.
-pub(super) fn never_fails(task: &Task) -> bool {
-    task.failed_when.iter().any(|condition| constant(condition) == Some(false))
-}
-
-fn constant(condition: &Expression) -> Option<bool> {
-    match condition.value.trim() {
-        "true" | "True" => Some(true),
-        "false" | "False" => Some(false),
-        _ => None,
-    }
 }

@@ -36,7 +36,7 @@ impl NodeRun {
         let list = list?;
         let mut gathered = Gathered::default();
         for (position, item) in list.iter().enumerate() {
-            if position > 0 && !self.context.pause(items.pause).await {
+            if position > 0 && !self.context.interrupt.pause(items.pause).await {
                 return Ok(self.all_items(gathered, Some(list.len())));
             }
             // An item may read what the one before it has set.

@@ -13,14 +13,16 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    context::Context,
-    node::{NodeRun, Trouble},
+    Interrupt, RunOptions,
+    fleet::Fleet,
+    node::Trouble,
     registered::lock,
     wanted::{Wanted, changes},
 };
 use crate::{
-    inventory::HostId,
-    model::{EventKind, Outcome, RunResult, one_line},
+    inventory::{HostId, Inventory},
+    model::{Emitter, EventKind, Outcome, RunResult, one_line},
+    playbook::Task,
     remote::{LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session},
     state::{Operator, RunId},
 };
@@ -47,12 +49,18 @@ pub(super) enum Refused {
     Unreachable(String),
 }
 
-/// What is known of the locks of a run while it lasts.
-#[derive(Default)]
+/// The locks of a run while it lasts.
 pub(super) struct Locks {
-    wanted: OnceLock<Wanted>,
+    fleet: Arc<Fleet>,
+    inventory: Arc<Inventory>,
+    emitter: Emitter,
+    interrupt: Interrupt,
+    locking: Locking,
+    /// Hosts at once.
+    forks: usize,
     /// Who we are, in the same words everywhere.
-    about: OnceLock<String>,
+    owner: Arc<LockOwner>,
+    wanted: OnceLock<Wanted>,
     held: Mutex<BTreeMap<HostId, BTreeSet<LockName>>>,
     /// Hosts that may have a lock of ours: they granted it, or were lost while they did.
     touched: Mutex<BTreeSet<HostId>>,
@@ -60,75 +68,234 @@ pub(super) struct Locks {
     late: Mutex<HashMap<HostId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl Locks {
-    /// What the host has granted. Where one machine has many names it has many locks, and need not look at all of them.
-    fn held_by(&self, host: HostId) -> Vec<LockName> {
-        lock(&self.held).get(&host).into_iter().flatten().cloned().collect()
-    }
-}
-
 type Answers = HashMap<HostId, Result<LockAnswer, RemoteError>>;
 
-pub(super) async fn take(context: &Arc<Context>) -> Result<(), Refused> {
-    match context.options.locking {
-        Locking::None => Ok(()),
-        Locking::Look => {
-            let answers = ask(context, &Wanted::by(context), true).await;
-            for msg in holders(context, &answers) {
-                context.emitter.emit(EventKind::Warning { msg });
-            }
-            Ok(())
-        }
-        Locking::Take(patience) => {
-            let wanted = context.locks.wanted.get_or_init(|| Wanted::by(context));
-            take_all(context, wanted, patience).await
+impl Locks {
+    pub(super) fn new(
+        fleet: Arc<Fleet>,
+        inventory: Arc<Inventory>,
+        emitter: Emitter,
+        interrupt: Interrupt,
+        options: &RunOptions,
+    ) -> Self {
+        let (run, place) = (options.run_id.clone(), options.lock_dir.clone());
+        Self {
+            fleet,
+            inventory,
+            emitter,
+            interrupt,
+            locking: options.locking,
+            forks: options.forks.max(1),
+            owner: Arc::new(LockOwner { run, about: about(), place }),
+            wanted: OnceLock::new(),
+            held: Mutex::default(),
+            touched: Mutex::default(),
+            late: Mutex::default(),
         }
     }
-}
 
-/// All of them or none; waits for others, if it may.
-async fn take_all(context: &Arc<Context>, wanted: &Wanted, patience: Duration) -> Result<(), Refused> {
-    let deadline = Instant::now() + patience;
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let answers = ask(context, wanted, false).await;
-        let others = holders(context, &answers);
-        if others.is_empty() {
-            return match enough(context, wanted, &answers) {
-                Ok(()) => {
-                    keep(context, wanted, &answers);
-                    Ok(())
-                }
-                Err(why) => {
-                    release_new(context).await;
-                    Err(Refused::Unreachable(why))
-                }
-            };
+    /// Takes what the run wants before it begins, or looks who has it.
+    pub(super) async fn take(&self, wanted: impl FnOnce() -> Wanted) -> Result<(), Refused> {
+        match self.locking {
+            Locking::None => Ok(()),
+            Locking::Look => {
+                let answers = self.ask(&wanted(), true).await;
+                self.holders(&answers).into_iter().for_each(|msg| self.warn(msg));
+                Ok(())
+            }
+            Locking::Take(patience) => self.take_all(self.wanted.get_or_init(wanted), patience).await,
         }
-        release_new(context).await;
-        if Instant::now() + pause > deadline {
-            return Err(Refused::Held(others));
+    }
+
+    /// All of them or none; waits for others, if it may.
+    async fn take_all(&self, wanted: &Wanted, patience: Duration) -> Result<(), Refused> {
+        let deadline = Instant::now() + patience;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let answers = self.ask(wanted, false).await;
+            let others = self.holders(&answers);
+            if others.is_empty() {
+                return match self.enough(wanted, &answers) {
+                    Ok(()) => {
+                        self.keep(wanted, &answers);
+                        Ok(())
+                    }
+                    Err(why) => {
+                        self.release_new().await;
+                        Err(Refused::Unreachable(why))
+                    }
+                };
+            }
+            self.release_new().await;
+            if Instant::now() + pause > deadline {
+                return Err(Refused::Held(others));
+            }
+            if !self.interrupt.pause(pause).await {
+                return Err(Refused::Interrupted);
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        if !context.pause(pause).await {
-            return Err(Refused::Interrupted);
+    }
+
+    /// Makes sure that the host has granted its lock before the task changes anything there. Most have, at the start.
+    /// `is_computed` for a target that nobody could know then.
+    pub(super) async fn hold(&self, host: HostId, is_computed: bool, task: &Task) -> Result<(), Trouble> {
+        let Some(wanted) = self.wanted.get().filter(|_| changes(task)) else { return Ok(()) };
+        if !is_computed && lock(&self.held).contains_key(&host) {
+            return Ok(());
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        let turn = lock(&self.late).entry(host).or_default().clone();
+        let _turn = turn.lock().await;
+        let needed = match wanted.keepers.get(&host).filter(|_| !is_computed) {
+            Some(names) => Wanted { keepers: BTreeMap::from([(host, names.clone())]), clusters: BTreeSet::default() },
+            None => Wanted::by_task(&self.inventory, host, task),
+        };
+        let missing = needed.without(&lock(&self.held));
+        if missing.keepers.is_empty() {
+            return Ok(());
+        }
+        self.take_late(&missing, host).await
+    }
+
+    /// The host is a new machine. The lock that an old one of this name kept is gone with that one, and is taken again before
+    /// anything is changed.
+    pub(super) fn lose(&self, host: HostId) {
+        lock(&self.held).remove(&host);
+    }
+
+    /// Takes locks in the midst of a run. Nobody waits here: two who did could wait for each other.
+    async fn take_late(&self, missing: &Wanted, host: HostId) -> Result<(), Trouble> {
+        let answers = self.ask(missing, false).await;
+        let others = self.holders(&answers);
+        if !others.is_empty() {
+            self.release_new().await;
+            return Err(Refused::Held(others).into());
+        }
+        if let Some(Err(error)) = answers.get(&host) {
+            let error = error.clone();
+            self.release_new().await;
+            return Err(self.no_lock(host, error));
+        }
+        if let Err(why) = self.enough(missing, &answers) {
+            self.release_new().await;
+            return Err(Refused::Unreachable(why).into());
+        }
+        self.keep(missing, &answers);
+        Ok(())
+    }
+
+    fn no_lock(&self, host: HostId, error: RemoteError) -> Trouble {
+        if error.is_unreachable() {
+            return error.into();
+        }
+        let hint = error.hint().map(str::to_owned);
+        let host = self.name(host);
+        let msg = format!("{host} cannot store the lock of this run, so nothing is changed there: {error}");
+        Trouble::Failed(Box::new(Outcome::failed(msg)), hint)
+    }
+
+    /// Releases everything that the run has, or may have, on hosts.
+    pub(super) async fn release(&self, how: Release) {
+        let hosts = std::mem::take(&mut *lock(&self.touched));
+        self.release_on(hosts, how).await;
+    }
+
+    /// Releases what was just taken, in vain; what was held before stays.
+    async fn release_new(&self) {
+        let new: BTreeSet<HostId> = {
+            let held = lock(&self.held);
+            let mut touched = lock(&self.touched);
+            let new = touched.iter().filter(|host| !held.contains_key(host)).copied().collect();
+            touched.retain(|host| held.contains_key(host));
+            new
+        };
+        self.release_on(new, Release::Only).await;
+    }
+
+    async fn release_on(&self, hosts: BTreeSet<HostId>, how: Release) {
+        let releasing = hosts.into_iter().map(|host| async move {
+            let LockOwner { run, place, .. } = &*self.owner;
+            // Where one machine has many names it has many locks, and need not look at all of them.
+            let names: Vec<_> = lock(&self.held).get(&host).into_iter().flatten().cloned().collect();
+            if let Err(error) = self.session(host).release_locks(place, run, &names, how).await {
+                let host = self.name(host);
+                self.warn(format!(
+                    "{host} may still have the lock of this run ({error}); `etcdrun unlock {run}` removes it"
+                ));
+            }
+        });
+        stream::iter(releasing).buffer_unordered(self.forks).collect::<Vec<()>>().await;
+    }
+
+    async fn ask(&self, wanted: &Wanted, look: bool) -> Answers {
+        let asking = wanted.keepers.clone().into_iter().map(|(host, names)| async move {
+            let names: Vec<_> = names.into_iter().collect();
+            (host, self.session(host).take_locks(&names, &self.owner, look).await)
+        });
+        let answers: Answers = stream::iter(asking).buffer_unordered(self.forks).collect().await;
+        if !look {
+            let may_have = |answer: &Result<_, RemoteError>| matches!(answer, Ok(_) | Err(RemoteError::Lost(_)));
+            let touched = answers.iter().filter(|(_, answer)| may_have(answer)).map(|(host, _)| *host);
+            lock(&self.touched).extend(touched);
+        }
+        answers
+    }
+
+    fn session(&self, host: HostId) -> Session {
+        self.fleet.own_session(host, self.locking == Locking::Look)
+    }
+
+    fn name(&self, host: HostId) -> &str {
+        self.inventory.host_by_id(host).name.as_str()
+    }
+
+    fn warn(&self, msg: String) {
+        self.emitter.emit(EventKind::Warning { msg });
+    }
+
+    /// From now on these are held, and changes on the hosts need them.
+    fn keep(&self, wanted: &Wanted, answers: &Answers) {
+        let mut held = lock(&self.held);
+        for (host, answer) in answers {
+            let (Ok(answer), Some(names)) = (answer, wanted.keepers.get(host)) else { continue };
+            held.entry(*host).or_default().extend(names.iter().cloned());
+            self.fleet.link(*host).add_fences(&answer.fences);
+        }
+    }
+
+    /// A cluster needs most of its members; or, where they do not answer, a hypervisor that knows of it.
+    fn enough(&self, wanted: &Wanted, answers: &Answers) -> Result<(), String> {
+        let held = lock(&self.held);
+        let grants = |host: &HostId| held.contains_key(host) || answers.get(host).is_some_and(Result::is_ok);
+        for cluster in &wanted.clusters {
+            if let Some(msg) = enough_for(&self.inventory, cluster, grants)? {
+                self.warn(msg);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody who has what we want, in words, each once.
+    fn holders(&self, answers: &Answers) -> Vec<String> {
+        let mut told = BTreeMap::new();
+        for (host, answer) in answers {
+            for holder in answer.iter().flat_map(|answer| &answer.holders) {
+                let (_, hosts) = told.entry(&holder.name).or_insert_with(|| (holder, BTreeSet::new()));
+                hosts.insert(self.name(*host).to_owned());
+            }
+        }
+        told.into_values().map(|(holder, hosts)| describe(holder, &hosts)).collect()
     }
 }
 
 impl Refused {
-    /// Says why, and how the run ends.
-    pub(super) async fn tell(self, context: &Context) -> RunResult {
-        let (messages, result) = match self {
+    /// What to say, and how the run ends.
+    pub(super) fn end(self) -> (Vec<String>, RunResult) {
+        match self {
             Self::Held(messages) => (messages, RunResult::LockHeld),
             Self::Interrupted => (Vec::new(), RunResult::Interrupted),
             Self::Unreachable(message) => (vec![message], RunResult::Unreachable),
-        };
-        messages.into_iter().for_each(|msg| context.emitter.emit(EventKind::Warning { msg }));
-        let (run, execs) = (context.options.run_id.clone(), context.fleet.execs());
-        context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
-        context.fleet.close(false).await;
-        result
+        }
     }
 }
 
@@ -142,186 +309,38 @@ impl From<Refused> for Trouble {
     }
 }
 
-impl NodeRun {
-    /// Makes sure that the host has granted its lock before anything is changed there. Most have, at the start.
-    /// `is_computed` for a target that nobody could know then.
-    pub(super) async fn hold(&self, host: HostId, is_computed: bool) -> Result<(), Trouble> {
-        let (context, locks) = (&self.context, &self.context.locks);
-        let Some(wanted) = locks.wanted.get().filter(|_| changes(&self.task)) else { return Ok(()) };
-        if !is_computed && lock(&locks.held).contains_key(&host) {
-            return Ok(());
-        }
-        let turn = lock(&locks.late).entry(host).or_default().clone();
-        let _turn = turn.lock().await;
-        let needed = match wanted.keepers.get(&host).filter(|_| !is_computed) {
-            Some(names) => Wanted { keepers: BTreeMap::from([(host, names.clone())]), clusters: BTreeSet::default() },
-            None => Wanted::by_task(&context.inventory, host, &self.task),
-        };
-        let missing = needed.without(&lock(&locks.held));
-        if missing.keepers.is_empty() {
-            return Ok(());
-        }
-        take_late(context, &missing, host).await
+/// Whether those who grant it are enough to hold the lock of a cluster: a warning if it is held by few, an error if by none.
+fn enough_for(
+    inventory: &Inventory,
+    cluster: &str,
+    grants: impl Fn(&HostId) -> bool,
+) -> Result<Option<String>, String> {
+    let members = inventory.cluster(cluster).map_or(&[][..], |cluster| &cluster.members);
+    let granted = members.iter().filter(|host| grants(host)).count();
+    if granted * 2 > members.len() {
+        return Ok(None);
     }
-}
-
-impl NodeRun {
-    /// A guest whose key had to be learnt is a new machine. The lock that an old one of this name kept is gone with that one, and
-    /// is taken again before anything is changed.
-    pub(super) async fn meet_guest(&self, outcome: &Outcome) {
-        if !self.task.module.traits.meets_host || !outcome.changed || self.check_mode() {
-            return;
-        }
-        lock(&self.context.locks.held).remove(&self.host);
-        self.context.fleet.link(self.host).leads_elsewhere().await;
+    let hypervisors = members.iter().filter_map(|host| inventory.hypervisor_of(*host));
+    let hypervisors: BTreeSet<_> = hypervisors.map(|host| host.id).collect();
+    let keepers = hypervisors.iter().filter(|host| grants(host)).count();
+    let what = format!("{granted} of {} members of `{cluster}` could be reached for its lock", members.len());
+    if keepers == 0 {
+        return Err(format!("only {what}, and none of their hypervisors"));
     }
-}
-
-/// Takes locks in the midst of a run. Nobody waits here: two who did could wait for each other.
-async fn take_late(context: &Arc<Context>, missing: &Wanted, host: HostId) -> Result<(), Trouble> {
-    let answers = ask(context, missing, false).await;
-    let others = holders(context, &answers);
-    if !others.is_empty() {
-        release_new(context).await;
-        return Err(Refused::Held(others).into());
-    }
-    if let Some(Err(error)) = answers.get(&host) {
-        let error = error.clone();
-        release_new(context).await;
-        return Err(no_lock(context, host, error));
-    }
-    if let Err(why) = enough(context, missing, &answers) {
-        release_new(context).await;
-        return Err(Refused::Unreachable(why).into());
-    }
-    keep(context, missing, &answers);
-    Ok(())
-}
-
-fn no_lock(context: &Context, host: HostId, error: RemoteError) -> Trouble {
-    if error.is_unreachable() {
-        return error.into();
-    }
-    let host = context.graph.host(host);
-    let hint = error.hint().map(str::to_owned);
-    let msg = format!("{host} cannot store the lock of this run, so nothing is changed there: {error}");
-    Trouble::Failed(Box::new(Outcome::failed(msg)), hint)
-}
-
-/// Releases everything that the run has, or may have, on hosts.
-pub(super) async fn release(context: &Arc<Context>, how: Release) {
-    let hosts = std::mem::take(&mut *lock(&context.locks.touched));
-    release_on(context, hosts, how).await;
-}
-
-/// Releases what was just taken, in vain; what was held before stays.
-async fn release_new(context: &Arc<Context>) {
-    let new: BTreeSet<HostId> = {
-        let held = lock(&context.locks.held);
-        let mut touched = lock(&context.locks.touched);
-        let new = touched.iter().filter(|host| !held.contains_key(host)).copied().collect();
-        touched.retain(|host| held.contains_key(host));
-        new
+    let mut msg = match granted {
+        0 => format!(
+            "no member of `{cluster}` answers (normal before the first deployment); the lock is held on their hypervisors"
+        ),
+        _ => format!("only {what}; it is held on their hypervisors"),
     };
-    release_on(context, new, Release::Only).await;
-}
-
-async fn release_on(context: &Arc<Context>, hosts: BTreeSet<HostId>, how: Release) {
-    let releasing = hosts.into_iter().map(|host| {
-        let context = context.clone();
-        async move {
-            let (run, place) = (&context.options.run_id, &context.options.lock_dir);
-            let names = context.locks.held_by(host);
-            if let Err(error) = session(&context, host).release_locks(place, run, &names, how).await {
-                let host = context.graph.host(host);
-                let msg =
-                    format!("{host} may still have the lock of this run ({error}); `etcdrun unlock {run}` removes it");
-                context.emitter.emit(EventKind::Warning { msg });
-            }
-        }
-    });
-    stream::iter(releasing).buffer_unordered(context.options.forks.max(1)).collect::<Vec<()>>().await;
-}
-
-async fn ask(context: &Arc<Context>, wanted: &Wanted, look: bool) -> Answers {
-    let options = &context.options;
-    let about = context.locks.about.get_or_init(about).clone();
-    let owner = Arc::new(LockOwner { run: options.run_id.clone(), about, place: options.lock_dir.clone() });
-    let asking = wanted.keepers.clone().into_iter().map(|(host, names)| {
-        let (context, owner) = (context.clone(), owner.clone());
-        async move {
-            let names: Vec<_> = names.into_iter().collect();
-            (host, session(&context, host).take_locks(&names, &owner, look).await)
-        }
-    });
-    let answers: Answers = stream::iter(asking).buffer_unordered(options.forks.max(1)).collect().await;
-    if !look {
-        let may_have = |answer: &Result<_, RemoteError>| matches!(answer, Ok(_) | Err(RemoteError::Lost(_)));
-        let touched = answers.iter().filter(|(_, answer)| may_have(answer)).map(|(host, _)| *host);
-        lock(&context.locks.touched).extend(touched);
+    // A run is not refused for it: what is left after a disaster may be one machine.
+    if keepers * 2 <= hypervisors.len() {
+        msg += &format!(
+            ", but only {keepers} of {} answer: an operator who reaches only the others could hold it as well, so make sure that no one else works on this cluster",
+            hypervisors.len()
+        );
     }
-    answers
-}
-
-fn session(context: &Context, host: HostId) -> Session {
-    context.fleet.own_session(host, context.options.locking == Locking::Look)
-}
-
-/// From now on these are held, and changes on the hosts need them.
-fn keep(context: &Context, wanted: &Wanted, answers: &Answers) {
-    let mut held = lock(&context.locks.held);
-    for (host, answer) in answers {
-        let (Ok(answer), Some(names)) = (answer, wanted.keepers.get(host)) else { continue };
-        held.entry(*host).or_default().extend(names.iter().cloned());
-        context.fleet.link(*host).add_fences(&answer.fences);
-    }
-}
-
-/// A cluster needs most of its members; or, where they do not answer, a hypervisor that knows of it.
-fn enough(context: &Context, wanted: &Wanted, answers: &Answers) -> Result<(), String> {
-    for cluster in &wanted.clusters {
-        let members = context.inventory.cluster(cluster).map_or(&[][..], |cluster| &cluster.members);
-        let held = lock(&context.locks.held);
-        let grants = |host: &HostId| held.contains_key(host) || answers.get(host).is_some_and(Result::is_ok);
-        let granted = members.iter().filter(|host| grants(host)).count();
-        if granted * 2 > members.len() {
-            continue;
-        }
-        let hypervisors = members.iter().filter_map(|host| context.inventory.hypervisor_of(*host));
-        let hypervisors: BTreeSet<_> = hypervisors.map(|host| host.id).collect();
-        let keepers = hypervisors.iter().filter(|host| grants(host)).count();
-        let what = format!("{granted} of {} members of `{cluster}` could be reached for its lock", members.len());
-        if keepers == 0 {
-            return Err(format!("only {what}, and none of their hypervisors"));
-        }
-        let mut msg = match granted {
-            0 => format!(
-                "no member of `{cluster}` answers (normal before the first deployment); the lock is held on their hypervisors"
-            ),
-            _ => format!("only {what}; it is held on their hypervisors"),
-        };
-        // A run is not refused for it: what is left after a disaster may be one machine.
-        if keepers * 2 <= hypervisors.len() {
-            msg += &format!(
-                ", but only {keepers} of {} answer: an operator who reaches only the others could hold it as well, so make sure that no one else works on this cluster",
-                hypervisors.len()
-            );
-        }
-        context.emitter.emit(EventKind::Warning { msg });
-    }
-    Ok(())
-}
-
-/// Everybody who has what we want, in words, each once.
-fn holders(context: &Context, answers: &Answers) -> Vec<String> {
-    let mut told = BTreeMap::new();
-    for (host, answer) in answers {
-        for holder in answer.iter().flat_map(|answer| &answer.holders) {
-            let (_, hosts) = told.entry(&holder.name).or_insert_with(|| (holder, BTreeSet::new()));
-            hosts.insert(context.graph.host(*host).to_string());
-        }
-    }
-    told.into_values().map(|(holder, hosts)| describe(holder, &hosts)).collect()
+    Ok(Some(msg))
 }
 
 fn describe(holder: &LockHolder, hosts: &BTreeSet<String>) -> String {

@@ -51,7 +51,7 @@ pub use visit::Visit;
 use crate::{
     graph::Graph,
     inventory::Inventory,
-    model::{Emitter, RunResult},
+    model::{Emitter, EventKind, RunResult},
     remote::Release,
     source::Sources,
     ssh::Connector,
@@ -75,18 +75,23 @@ pub struct Run {
 pub async fn run(run: Run) -> RunResult {
     let rehearsal = rehearsal::of(&run);
     let context = Arc::new(context::Context::new(run));
-    if let Err(refused) = locks::take(&context).await {
-        return refused.tell(&context).await;
+    if let Err(refused) = context.locks.take(|| wanted::Wanted::by(&context.graph, &context.inventory)).await {
+        let (messages, result) = refused.end();
+        messages.into_iter().for_each(|msg| context.emitter.emit(EventKind::Warning { msg }));
+        let (run, execs) = (context.options.run_id.clone(), context.fleet.execs());
+        context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
+        context.fleet.close(false).await;
+        return result;
     }
     if let Err(result) = rehearsal::agrees(&context, rehearsal).await {
-        locks::release(&context, Release::Only).await;
+        context.locks.release(Release::Only).await;
         context.fleet.close(false).await;
         return result;
     }
     let result = scheduled(&context).await;
     // What hosts remember of commands is of use until it is known here that all of them are done.
     let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
-    locks::release(&context, if is_over { Release::AndForget } else { Release::Only }).await;
+    context.locks.release(if is_over { Release::AndForget } else { Release::Only }).await;
     context.fleet.close(is_over).await;
     result
 }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -11,7 +11,8 @@ use std::{
 use super::{
     context::{Context, Watch},
     foresight::{At, Reads, unknown},
-    once::{Halt, Marks, Sending},
+    guard::Actor,
+    once::{Halt, Once, Sending},
     pending::Pending,
     registered::lock,
     verdict::{all_hold, judge, judging_scope, texts},
@@ -19,10 +20,11 @@ use super::{
 use crate::{
     graph::{NodeIndex, PlayIndex},
     inventory::HostId,
-    model::{Effects, EventKind, NodeInfo, Outcome, Shown, Status},
+    model::{Effects, Ending, EventKind, NodeInfo, Outcome, Shown, Status},
     playbook::Task,
     remote::{MemberWatch, Payload, RemoteError, Session, Step, StepSink},
     source::{Diagnostic, Kind, Node},
+    state::Done,
     task::{Action, ActionContext, ActionError, BuildContext, ModuleSpec, Progress, Sets},
     template::Scope,
 };
@@ -119,9 +121,7 @@ pub(super) struct NodeRun {
     pub host: HostId,
     /// All hosts it speaks for.
     hosts: Vec<HostId>,
-    /// Counts detached commands, so that each item and attempt has its own.
-    pub jobs: AtomicU32,
-    pub marks: Marks,
+    pub once: Once,
     pub reads: Arc<Reads>,
     /// What its arguments were rendered to, for a plan.
     pub arguments: Mutex<String>,
@@ -136,11 +136,13 @@ impl NodeRun {
         let (task, host) = (context.graph.task_of(index)?.clone(), *hosts.first()?);
         let info = context.info(index, host, &task);
         let play = context.graph.node(index).play;
-        let (jobs, shown) = (AtomicU32::new(0), AtomicUsize::new(0));
-        let marks = Marks::default();
+        let shown = AtomicUsize::new(0);
+        let (recorder, run) = (context.recorder.clone(), context.options.run_id.clone());
+        let live = context.options.live_output && !task.no_log;
+        let once = Once::new(recorder, run, (index, info.id.clone()), task.clone(), live);
         let (reads, arguments) = (Arc::default(), Mutex::default());
         let context = context.clone();
-        Some(Self { context, index, play, task, host, hosts, jobs, marks, reads, arguments, shown, info })
+        Some(Self { context, index, play, task, host, hosts, once, reads, arguments, shown, info })
     }
 
     /// The one place where a node starts.
@@ -171,7 +173,7 @@ impl NodeRun {
 
     /// However often it is prepared, its commands have the same names.
     pub(super) fn start_over(&self) {
-        self.jobs.store(0, Ordering::Relaxed);
+        self.once.start_over();
         lock(&self.arguments).clear();
     }
 
@@ -267,7 +269,7 @@ impl NodeRun {
                 return Ok(self.gave_up(outcome, &format!("after {attempt} attempts")));
             }
             self.retry_event(attempt, &outcome);
-            if !self.context.pause(self.task.delay).await {
+            if !self.context.interrupt.pause(self.task.delay).await {
                 return Ok(self.gave_up(outcome, "when the run was interrupted"));
             }
             attempt += 1;
@@ -330,19 +332,20 @@ impl NodeRun {
 
     async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
         let Built { effects, action, check_mode } = built;
-        let watched = self.watched(&effects, self.target(scope)?, check_mode);
+        let target = self.target(scope)?;
+        let guard = &self.context.guard;
+        let watched = guard.watched(self.actor(), &effects, target, check_mode);
         if watched.is_some()
             && let Some(outcome) = self.as_it_should_be(scope, &action, &effects).await?
         {
             return Ok(outcome);
         }
-        let _vigil =
-            self.context.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
-        if !matches!(action, Action::Done(_)) && self.can_change(&effects, check_mode) {
-            self.keep_members_up(&effects, scope).await?;
+        let _vigil = guard.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
+        if !matches!(action, Action::Done(_)) && self.once.can_change(&effects, check_mode) {
+            guard.keep_members_up(self.actor(), &effects, target, || self.session(scope)).await?;
             self.hold_target(scope).await?;
             self.spare_again(&effects, scope).await?;
-            self.intend().await?;
+            self.once.intend().await?;
         }
         let watch = watched.map(|on| on.watch);
         let result = self.do_it(scope, action, (&effects, check_mode), watch.clone()).await;
@@ -380,7 +383,7 @@ impl NodeRun {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
                 let payload = Payload { watch, ..payload };
-                let fenced = self.can_change(effects, check_mode);
+                let fenced = self.once.can_change(effects, check_mode);
                 let session = Session { fenced, ..self.session(scope)? };
                 match self.task.detach {
                     Some(_) if !check_mode => self.detached(&session, payload).await,
@@ -389,7 +392,7 @@ impl NodeRun {
                 }
             }
             Action::Engine(action) => {
-                let fenced = self.can_change(effects, check_mode);
+                let fenced = self.once.can_change(effects, check_mode);
                 let session = Arc::new(Session { fenced, ..self.session(scope)? });
                 let job = match action.reboots() && self.is_apart(effects, check_mode) {
                     true => match self.reboot_job(&session).await? {
@@ -398,7 +401,7 @@ impl NodeRun {
                     },
                     false => None,
                 };
-                let entry = self.entry(effects, check_mode);
+                let entry = self.once.entry(effects, check_mode);
                 let context = ActionContext { entry, watch, job, ..self.action_context(session, fenced) };
                 self.within_limit(action.run(&context)).await.and_then(|outcome| self.known(outcome))
             }
@@ -474,8 +477,8 @@ impl NodeRun {
 
     /// The payload as a step that runs once, and only while its lock is held, where that matters.
     pub(super) fn step(&self, session: &Session, payload: Payload, effects: &Effects, check_mode: bool) -> Step {
-        let fenced = self.can_change(effects, check_mode);
-        Step { entry: self.entry(effects, check_mode), fenced, ..session.step(payload, check_mode) }
+        let fenced = self.once.can_change(effects, check_mode);
+        Step { entry: self.once.entry(effects, check_mode), fenced, ..session.step(payload, check_mode) }
     }
 
     async fn on_target(
@@ -491,7 +494,7 @@ impl NodeRun {
         loop {
             match session.run(sending.segment().clone(), &sink).await {
                 Err(error) => {
-                    if !(sending.may_go_again(self, &error) && sending.prepare_again(&self.context, 0).await) {
+                    if !self.goes_again(&mut sending, &error).await {
                         return Err(error.into());
                     }
                 }
@@ -500,6 +503,52 @@ impl NodeRun {
                     return self.known(first.ok_or_else(|| Trouble::failed("the target sent no result"))?);
                 }
             }
+        }
+    }
+
+    /// Whether what was lost on its way may be sent again, now.
+    pub(super) async fn goes_again(&self, sending: &mut Sending, error: &RemoteError) -> bool {
+        self.may_go_again(sending, error) && sending.prepare_again(&self.context.interrupt, 0).await
+    }
+
+    pub(super) fn may_go_again(&self, sending: &mut Sending, error: &RemoteError) -> bool {
+        let again = sending.may_go_again(&self.once, error);
+        if again {
+            let msg = format!("{error}; asking the host what became of it");
+            self.context.emitter.emit(EventKind::NodeRetry { node: self.info.clone(), attempt: 1, of: 0, msg });
+        }
+        again
+    }
+
+    /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
+    pub(super) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
+        match outcome.ending {
+            Ending::Own | Ending::TimedOut => Ok(outcome),
+            Ending::InDoubt => {
+                let msg = format!("in doubt: {}", outcome.msg);
+                Err(Trouble::halted(Halt::InDoubt, Outcome { msg, ..outcome }))
+            }
+            Ending::MemberLost => Err(self.context.guard.member_lost(self.info.host.as_str(), outcome)),
+            Ending::LockLost => Err(Trouble::halted(Halt::Unlocked, outcome)),
+        }
+    }
+
+    /// Takes over what the node left behind in an earlier process.
+    pub(super) fn inherit(&self, done: &Done) {
+        if let Some(left) = &done.left {
+            self.restore(left, done.status);
+        }
+        if self.task.effects.opaque {
+            self.inherit_ledger();
+        }
+    }
+
+    /// An earlier process has left a ledger where this node ran; it goes away with those of this one.
+    fn inherit_ledger(&self) {
+        let scope = self.context.scope(self.play, self.host, &self.task);
+        // Where it ran may depend on more than is known now. Then hosts tidy up by themselves, later.
+        if let Ok(session) = self.session(&scope) {
+            session.note_ledger(&self.context.options.run_id);
         }
     }
 
@@ -526,12 +575,12 @@ impl NodeRun {
             // No failure that could be ignored or rescued: it runs again when the run goes on.
             Err(Trouble::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
         };
-        let (outcome, status) = self.as_resumed(outcome, status);
+        let (outcome, status) = self.once.as_resumed(outcome, status);
         self.remember(&outcome, status);
         self.leave_foreseen(&self.hosts, &outcome);
         self.predict(&outcome, status);
         if halts != Some(Halt::Unrecorded) {
-            self.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
+            self.once.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
         }
         self.context.emitter.emit(EventKind::NodeFinished {
             node: self.info.clone(),
@@ -553,7 +602,7 @@ impl NodeRun {
             Halt::InDoubt => Some(format!(
                 "inspect the host; then run `etcdrun resume {run} --assume done '{id}'`, or `--assume not-run` to run it again"
             )),
-            Halt::MemberLost => Some(self.context.quorum().way_out().to_owned()),
+            Halt::MemberLost => Some(self.context.guard.quorum().way_out().to_owned()),
             Halt::Unlocked => Some("find out who did, and why; to continue, run `etcdrun resume`".to_owned()),
             Halt::Withheld | Halt::Unrecorded => None,
         }
@@ -565,6 +614,30 @@ impl NodeRun {
             Status::Failed if self.context.graph.node(self.index).rescued => Status::Rescued,
             status => status,
         }
+    }
+
+    /// As the quorum guard sees it.
+    pub(super) fn actor(&self) -> Actor {
+        Actor {
+            host: self.host,
+            has_turn: self.context.graph.play(self.play).rolls,
+            is_about_guest: self.task.module.traits.is_about_guest,
+            says_unchanged: self.task.says_unchanged(),
+        }
+    }
+
+    /// A step under watch whose end nobody saw.
+    pub(super) fn out_of_sight(&self, trouble: Trouble) -> Trouble {
+        self.context.guard.out_of_sight(self.info.host.as_str(), trouble, self.once.was_resent())
+    }
+
+    /// A guest whose key had to be learnt is a new machine.
+    async fn meet_guest(&self, outcome: &Outcome) {
+        if !self.task.module.traits.meets_host || !outcome.changed || self.check_mode() {
+            return;
+        }
+        self.context.locks.lose(self.host);
+        self.context.fleet.link(self.host).leads_elsewhere().await;
     }
 
     fn remember(&self, outcome: &Outcome, status: Status) {

@@ -1,20 +1,22 @@
 //! At most once: what is recorded before and after a node, and how a lost connection is made good.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{
-    context::Context,
-    node::{NodeRun, Trouble},
-};
+use super::{Interrupt, node::Trouble};
 use crate::{
-    model::{Effects, Ending, EventKind, Outcome, RunResult, Status},
+    graph::NodeIndex,
+    model::{Effects, Outcome, RunResult, Status},
+    playbook::Task,
     remote::{Entry, RemoteError, Segment, Step},
-    state::{Done, Settled},
+    state::{Recorder, Settled},
     task::Sets,
 };
 
@@ -56,37 +58,47 @@ impl Halt {
     }
 }
 
-/// What is known of a node while it runs, beside its outcome.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
+/// The journal of one node: what is on record of it, and the names of its commands in the ledger of its target.
+pub(super) struct Once {
+    recorder: Recorder,
+    run: Arc<str>,
+    index: usize,
+    id: Arc<str>,
+    task: Arc<Task>,
+    live: bool,
     /// It is on record that it is about to change something.
     intended: AtomicBool,
     /// It was sent a second time, after the connection was lost.
     resent: AtomicBool,
+    /// Counts its commands, so that each item and attempt has its own.
+    commands: AtomicU32,
 }
 
-impl NodeRun {
-    /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
-    pub(super) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
-        match outcome.ending {
-            Ending::Own | Ending::TimedOut => Ok(outcome),
-            Ending::InDoubt => {
-                let msg = format!("in doubt: {}", outcome.msg);
-                Err(Trouble::halted(Halt::InDoubt, Outcome { msg, ..outcome }))
-            }
-            Ending::MemberLost => Err(self.member_lost(outcome)),
-            Ending::LockLost => Err(Trouble::halted(Halt::Unlocked, outcome)),
-        }
+impl Once {
+    /// `live` if its commands report their output as it comes.
+    pub(super) fn new(
+        recorder: Recorder,
+        run: Arc<str>,
+        (index, id): (NodeIndex, Arc<str>),
+        task: Arc<Task>,
+        live: bool,
+    ) -> Self {
+        let (intended, resent, commands) = (AtomicBool::default(), AtomicBool::default(), AtomicU32::default());
+        Self { recorder, run, index: index.index(), id, task, live, intended, resent, commands }
     }
 
-    /// Whether the playbook says that a command changes nothing.
-    pub(super) fn says_unchanged(&self) -> bool {
-        self.task.changed_when.iter().any(|condition| condition.value.trim() == "false")
+    /// However often it is prepared, its commands have the same names.
+    pub(super) fn start_over(&self) {
+        self.commands.store(0, Ordering::Relaxed);
     }
 
-    /// Whether doing it twice could do harm. Who says that a command changes nothing is taken at his word.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// Whether doing it twice could do harm. `changed_when: false` is trusted.
     fn must_run_once(&self, effects: &Effects, check_mode: bool) -> bool {
-        effects.opaque && !check_mode && !self.says_unchanged() && self.context.recorder.is_some()
+        effects.opaque && !check_mode && !self.task.says_unchanged() && self.is_recorded()
     }
 
     /// Whether it has to be on record before it starts.
@@ -97,10 +109,10 @@ impl NodeRun {
 
     /// Puts on record that the node is about to change something, once. If that fails, it must not.
     pub(super) async fn intend(&self) -> Result<(), Trouble> {
-        if self.marks.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() {
+        if self.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() {
             return Ok(());
         }
-        self.context.recorder.intent(self.index.index(), &self.info.id).await.map_err(|error| {
+        self.recorder.intent(self.index, &self.id).await.map_err(|error| {
             let outcome = Outcome::failed(format!("not run, since it cannot be recorded: {error}"));
             Trouble::Halted(Halt::Unrecorded, Box::new(outcome), error.help())
         })
@@ -109,41 +121,42 @@ impl NodeRun {
     /// The next command of this node in the target's ledger, if it needs one: the same name each time.
     pub(super) fn entry(&self, effects: &Effects, check_mode: bool) -> Option<Entry> {
         self.must_run_once(effects, check_mode).then(|| Entry {
-            run: self.context.options.run_id.clone(),
+            run: self.run.clone(),
             name: self.next_name(),
             since: self.in_flight_since(),
-            live: self.context.options.live_output && !self.task.no_log,
+            live: self.live,
         })
     }
 
     /// Graph, node, how often it has failed before, and which of its commands.
-    pub(super) fn next_name(&self) -> String {
-        let recorder = &self.context.recorder;
-        let round = recorder.past(self.index.index()).map_or(0, |past| past.round);
-        let number = self.jobs.fetch_add(1, Ordering::Relaxed);
-        format!("{}-{}-{round}-{number}", recorder.graph(), self.index.index())
+    fn next_name(&self) -> String {
+        let round = self.recorder.past(self.index).map_or(0, |past| past.round);
+        let number = self.commands.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{}-{round}-{number}", self.recorder.graph(), self.index)
+    }
+
+    /// Names the next command as a job on its target.
+    pub(super) fn job_id(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let run: String = self.run.chars().map(plain).collect();
+        format!("{run}-{}", self.next_name())
     }
 
     /// How many seconds ago an earlier process began this node, if nobody heard how it ended.
     pub(super) fn in_flight_since(&self) -> Option<u64> {
-        let began = self.context.recorder.past(self.index.index())?.in_flight.as_ref()?;
+        let began = self.recorder.past(self.index)?.in_flight.as_ref()?;
         Some(began.seconds_ago())
     }
 
     pub(super) fn was_resent(&self) -> bool {
-        self.marks.resent.load(Ordering::Relaxed)
-    }
-
-    fn lost_event(&self, error: &RemoteError) {
-        let msg = format!("{error}; asking the host what became of it");
-        self.context.emitter.emit(EventKind::NodeRetry { node: self.info.clone(), attempt: 1, of: 0, msg });
+        self.resent.load(Ordering::Relaxed)
     }
 
     /// A node that was in flight when an earlier process ended may have changed what it now finds in order.
     /// Handlers and conditions must not miss that.
     pub(super) fn as_resumed(&self, mut outcome: Outcome, status: Status) -> (Outcome, Status) {
         let was_begun = || self.in_flight_since().is_some() || self.was_resent();
-        let intended = self.marks.intended.load(Ordering::Relaxed);
+        let intended = self.intended.load(Ordering::Relaxed);
         if status == Status::Ok && !self.task.effects.opaque && intended && was_begun() {
             outcome.changed = true;
             outcome.msg =
@@ -157,7 +170,7 @@ impl NodeRun {
     /// It was to run behind others, and certainly has not.
     pub(super) fn not_started(&self) {
         let how = Settled { status: Status::NotRun, changed: false, doubt: false, seconds: 0.0, left: None };
-        self.context.recorder.settled(self.index.index(), &self.info.id, how);
+        self.recorder.settled(self.index, &self.id, how);
     }
 
     pub(super) fn settled(&self, outcome: &Outcome, status: Status, doubt: bool, seconds: f64) {
@@ -165,26 +178,7 @@ impl NodeRun {
         let leaves = self.task.register.is_some() || sets || status == Status::Rescued;
         let left = leaves.then_some(outcome);
         let how = Settled { status, changed: outcome.changed, doubt, seconds, left };
-        self.context.recorder.settled(self.index.index(), &self.info.id, how);
-    }
-
-    /// Takes over what the node left behind in an earlier process.
-    pub(super) fn inherit(&self, done: &Done) {
-        if let Some(left) = &done.left {
-            self.restore(left, done.status);
-        }
-        if self.task.effects.opaque {
-            self.inherit_ledger();
-        }
-    }
-
-    /// An earlier process has left a ledger where this node ran; it goes away with those of this one.
-    fn inherit_ledger(&self) {
-        let scope = self.context.scope(self.play, self.host, &self.task);
-        // Where it ran may depend on more than is known now. Then hosts tidy up by themselves, later.
-        if let Ok(session) = self.session(&scope) {
-            session.note_ledger(&self.context.options.run_id);
-        }
+        self.recorder.settled(self.index, &self.id, how);
     }
 }
 
@@ -207,23 +201,22 @@ impl Sending {
 
     /// Whether steps that have not ended may be sent again. The ledger on the target sees to it that commands
     /// run once, and other modules look before they change; so they may be, once it is sure that they were
-    /// sent, for as long as a host may take to come back. `node` is the one under way.
-    pub(super) fn may_go_again(&mut self, node: &NodeRun, error: &RemoteError) -> bool {
+    /// sent, for as long as a host may take to come back. `once` is that of the node under way.
+    pub(super) fn may_go_again(&mut self, once: &Once, error: &RemoteError) -> bool {
         if let RemoteError::Lost(_) = error {
             self.lost = Some(Instant::now());
         }
         let in_time = self.lost.is_some_and(|at| at.elapsed() < RECONNECT_LIMIT);
-        let again = error.is_unreachable() && in_time && node.context.recorder.is_some();
+        let again = error.is_unreachable() && in_time && once.is_recorded();
         if again {
-            node.lost_event(error);
-            node.marks.resent.store(true, Ordering::Relaxed);
+            once.resent.store(true, Ordering::Relaxed);
         }
         again
     }
 
     /// Waits a moment, and leaves out the first `ended` steps. False if the run is interrupted meanwhile.
-    pub(super) async fn prepare_again(&mut self, context: &Context, ended: usize) -> bool {
-        if !context.pause(self.pause).await {
+    pub(super) async fn prepare_again(&mut self, interrupt: &Interrupt, ended: usize) -> bool {
+        if !interrupt.pause(self.pause).await {
             return false;
         }
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);

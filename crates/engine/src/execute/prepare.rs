@@ -7,7 +7,6 @@ use std::{
 
 use super::{
     foresight::{At, unknown},
-    fusion::never_fails,
     items::{Gathered, Item},
     node::{Built, NodeRun, Trouble},
     pending::Pending,
@@ -108,7 +107,7 @@ impl Draft {
 
     fn take(&mut self, run: NodeRun, planned: Vec<Planned>) {
         self.pending.add(run.host, &run.task);
-        let goes_on = run.task.ignore_errors || never_fails(&run.task);
+        let goes_on = run.task.ignore_errors || run.task.never_fails();
         let first_step = self.steps.len();
         let mut parts = VecDeque::with_capacity(planned.len());
         let mut changes = false;
@@ -196,7 +195,7 @@ impl NodeRun {
             Action::Remote(_) if effects.disrupts > Disruption::No && !effects.opaque && !check_mode => None,
             Action::Done(outcome) => Some(Ok(Plan::Known(*outcome, None))),
             Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
-                let watched = self.watched(&effects, target, check_mode);
+                let watched = self.context.guard.watched(self.actor(), &effects, target, check_mode);
                 let payload = Payload { watch: watched.as_ref().map(|on| on.watch.clone()), ..payload };
                 let watched = watched.map(|on| on.clusters).unwrap_or_default();
                 let step = Box::new(self.step(&session, payload, &effects, check_mode));

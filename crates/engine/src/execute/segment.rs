@@ -83,12 +83,12 @@ async fn make_ready(nodes: &VecDeque<Prepared>, watched: &BTreeSet<String>) -> R
     if let Some(absent) = run.is_absent() {
         return Err(absent);
     }
-    let vigil = run.context.keep_vigil(watched).await?;
+    let vigil = run.context.guard.keep_vigil(watched).await?;
     // All of them have the same target.
     if let Some(first) = nodes.iter().find(|node| node.changes) {
         first.run.hold_known_target().await?;
     }
-    let intents = nodes.iter().filter(|node| node.changes).map(|node| node.run.intend());
+    let intents = nodes.iter().filter(|node| node.changes).map(|node| node.run.once.intend());
     futures_util::future::try_join_all(intents).await?;
     Ok(Some(vigil))
 }
@@ -100,7 +100,7 @@ async fn send(session: &Session, steps: Vec<Step>, course: &Live, stop: &Cancell
         let Err(error) = session.run_until(sending.segment(), course, stop).await else { return Ok(()) };
         let (again, ended) = lock(&course.0).lose(&mut sending, &error);
         match again {
-            Some(context) if sending.prepare_again(&context, ended).await => {}
+            Some(context) if sending.prepare_again(&context.interrupt, ended).await => {}
             _ => return Err(error),
         }
     }
@@ -147,7 +147,7 @@ impl Course {
     fn lose(&mut self, sending: &mut Sending, error: &RemoteError) -> (Option<Arc<Context>>, usize) {
         let ended = std::mem::take(&mut self.steps_ended);
         let node = self.nodes.front().filter(|_| !self.halted).map(|node| &node.run);
-        (node.filter(|node| sending.may_go_again(node, error)).map(|node| node.context.clone()), ended)
+        (node.filter(|node| node.may_go_again(sending, error)).map(|node| node.context.clone()), ended)
     }
 
     fn step_ended(&mut self, outcome: Outcome) {
@@ -192,7 +192,7 @@ impl Course {
         let is_known = result.is_ok();
         self.end_first(result);
         if is_known {
-            self.nodes.iter().filter(|node| node.changes).for_each(|node| node.run.not_started());
+            self.nodes.iter().filter(|node| node.changes).for_each(|node| node.run.once.not_started());
         }
     }
 

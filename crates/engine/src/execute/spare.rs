@@ -22,19 +22,20 @@ impl NodeRun {
     /// everything that takes long.
     pub(super) async fn spare_again(&self, effects: &Effects, scope: &Scope) -> Result<(), Trouble> {
         let Target::Host(target) = self.target(scope)? else { return Ok(()) };
-        if !self.takes_down(effects) {
+        let guard = &self.context.guard;
+        if !guard.takes_down(effects) {
             return Ok(());
         }
         let target = self.context.inventory.host_by_id(target);
-        let mut clusters: BTreeMap<String, Vec<&Host>> = BTreeMap::new();
-        for (member, cluster) in self.members_in_turn(target) {
+        let mut clusters: BTreeMap<&str, Vec<&Host>> = BTreeMap::new();
+        for (member, cluster) in guard.members_in_turn(self.actor(), target) {
             clusters.entry(cluster).or_default().push(member);
         }
         let going: Vec<&str> = clusters.values().flatten().map(|member| member.name.as_str()).collect();
         let allow_outage = !clusters.is_empty() && self.rollout_says(scope, "allow_outage")?;
         for members in clusters.values() {
             let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
-            for question in self.context.quorum().before_stop(&names, &going, allow_outage) {
+            for question in guard.quorum().before_stop(&names, &going, allow_outage) {
                 self.ask(question, scope).await?;
             }
         }
@@ -75,7 +76,7 @@ impl NodeRun {
         }
         let built = self.build_module(module, &Node::new(span, Kind::Map(all)), scope)?;
         let Action::Engine(action) = built.action else { return Ok(()) };
-        let fenced = self.can_change(&built.effects, built.check_mode);
+        let fenced = self.once.can_change(&built.effects, built.check_mode);
         let session = Arc::new(Session { fenced, ..self.session(scope)? });
         let context = self.action_context(session, fenced);
         let outcome = match action.run(&context).await.map_err(Trouble::from) {

@@ -40,7 +40,7 @@ impl NodeRun {
     pub(super) async fn hold_target(&self, scope: &Scope) -> Result<(), Trouble> {
         let is_computed = self.task.delegate_to.as_ref().is_some_and(Node::is_template);
         match self.target(scope)? {
-            Target::Host(host) => self.hold(host, is_computed).await,
+            Target::Host(host) => self.context.locks.hold(host, is_computed, &self.task).await,
             Target::Operator => Ok(()),
         }
     }
@@ -49,7 +49,10 @@ impl NodeRun {
     pub(super) async fn hold_known_target(&self) -> Result<(), Trouble> {
         match self.task.on.as_ref().is_some_and(|on| on.value == On::Operator) {
             true => Ok(()),
-            false => self.hold(self.context.graph.node(self.index).target.unwrap_or(self.host), false).await,
+            false => {
+                let target = self.context.graph.node(self.index).target.unwrap_or(self.host);
+                self.context.locks.hold(target, false, &self.task).await
+            }
         }
     }
 

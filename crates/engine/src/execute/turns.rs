@@ -96,7 +96,7 @@ impl Scheduler {
         if self.context.options.check_mode || self.context.inventory.cluster(name).is_none() {
             return;
         }
-        if let Err(error) = self.context.quorum().keep_turn(&self.context.options.state, name, longest) {
+        if let Err(error) = self.context.guard.quorum().keep_turn(&self.context.options.state, name, longest) {
             tracing::warn!(%error, "cannot store the duration of the turns of {name}");
         }
     }

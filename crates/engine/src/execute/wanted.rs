@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::context::Context;
 use crate::{
+    graph::Graph,
     inventory::{HostId, HostKind, Inventory},
     model::Disruption,
     playbook::{On, Task},
@@ -23,24 +23,22 @@ pub(super) struct Wanted {
 
 /// Tasks that only look, or say that they change nothing, need no lock. Nor does what runs here.
 pub(super) fn changes(task: &Task) -> bool {
-    let says_no = task.changed_when.iter().any(|condition| condition.value.trim() == "false");
     let is_here = task.on.as_ref().is_some_and(|on| on.value == On::Operator);
-    !(task.effects.read_only || (task.effects.opaque && says_no) || is_here)
+    !(task.effects.read_only || (task.effects.opaque && task.says_unchanged()) || is_here)
 }
 
 impl Wanted {
     /// All that is known before anything runs.
-    pub(super) fn by(context: &Context) -> Self {
-        let graph = &context.graph;
+    pub(super) fn by(graph: &Graph, inventory: &Inventory) -> Self {
         let mut wanted = Self::default();
         for index in graph.work() {
             let node = graph.node(index);
             let Some(task) = graph.task_of(index).filter(|task| changes(task)) else { continue };
             for target in node.target.map_or_else(|| graph.hosts_of(node), |target| vec![target]) {
-                wanted.target(&context.inventory, target, task);
+                wanted.target(inventory, target, task);
             }
         }
-        wanted.spread(&context.inventory);
+        wanted.spread(inventory);
         wanted
     }
 

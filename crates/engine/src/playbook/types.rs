@@ -186,7 +186,26 @@ pub struct Task {
     pub folder: Place,
 }
 
+/// What a condition says, if it is nothing but `true` or `false`.
+pub(crate) fn constant(condition: &Expression) -> Option<bool> {
+    match condition.value.trim() {
+        "true" | "True" => Some(true),
+        "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
 impl Task {
+    /// `changed_when: false`.
+    pub(crate) fn says_unchanged(&self) -> bool {
+        self.changed_when.iter().any(|condition| constant(condition) == Some(false))
+    }
+
+    /// `failed_when: false`.
+    pub(crate) fn never_fails(&self) -> bool {
+        self.failed_when.iter().any(|condition| constant(condition) == Some(false))
+    }
+
     /// The names by which a handler is notified.
     pub fn answers_to(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.name.as_str()).chain(self.listen.iter().map(|topic| &**topic))
