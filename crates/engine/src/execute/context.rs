@@ -141,6 +141,7 @@ impl Context {
         let (emitter, interrupt) = (run.emitter.clone(), run.interrupt.clone());
         Self {
             guard: QuorumGuard::new(run.inventory.clone(), run.graph.library.quorum, run.options.state.clone()),
+            foresight: Arc::new(Foresight::new(run.inventory.clone(), run.options.check_mode)),
             locks: Locks::new(fleet.clone(), run.inventory.clone(), emitter, interrupt, &run.options),
             fleet,
             registered: Registered::new(&run.inventory),
@@ -152,7 +153,6 @@ impl Context {
             emitter: run.emitter,
             interrupt: run.interrupt,
             recorder: run.recorder,
-            foresight: Arc::default(),
             unpacked: Unpacked::default(),
             tasks,
         }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     context::{Context, Watch},
-    foresight::{At, Reads, unknown},
+    foresight::{At, Reads, Who, unknown},
     guard::Actor,
     once::{Halt, Once, Sending},
     pending::Pending,
@@ -20,10 +20,10 @@ use super::{
 use crate::{
     graph::{NodeIndex, PlayIndex},
     inventory::HostId,
-    model::{Effects, Ending, EventKind, NodeInfo, Outcome, Shown, Status},
+    model::{Effects, Ending, EventKind, Forecast, NodeInfo, Outcome, Prediction, Shown, Status},
     playbook::Task,
     remote::{MemberWatch, Payload, RemoteError, Session, Step, StepSink},
-    source::{Diagnostic, Kind, Node},
+    source::{Diagnostic, Kind, Node, disk::sum},
     state::Done,
     task::{Action, ActionContext, ActionError, BuildContext, ModuleSpec, Progress, Sets},
     template::Scope,
@@ -154,7 +154,7 @@ impl NodeRun {
     /// Runs it by itself: items, attempts and all.
     pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
         self.start_over();
-        if let Some(outcome) = self.may_not_run() {
+        if let Some(outcome) = self.context.foresight.may_not_run(&self.who()) {
             return Ok(outcome);
         }
         let agreed = self.agreed_host();
@@ -277,7 +277,7 @@ impl NodeRun {
     }
 
     pub(super) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
-        if self.judges_prediction(&outcome) {
+        if self.context.foresight.judges_prediction(&self.who(), &outcome) {
             return Ok(unknown("would change something, and what follows depends on its result"));
         }
         if outcome.unknown {
@@ -323,7 +323,7 @@ impl NodeRun {
             Err(trouble) => return self.foresee(None, Err(trouble)),
         };
         let at = At { effects: built.effects.clone(), target };
-        let result = match self.is_absent() {
+        let result = match self.context.foresight.is_absent(&self.who()) {
             Some(trouble) => Err(trouble),
             None => self.act(scope, built).await,
         };
@@ -577,7 +577,7 @@ impl NodeRun {
         };
         let (outcome, status) = self.once.as_resumed(outcome, status);
         self.remember(&outcome, status);
-        self.leave_foreseen(&self.hosts, &outcome);
+        self.context.foresight.leave(&self.who(), &self.hosts, &outcome);
         self.predict(&outcome, status);
         if halts != Some(Halt::Unrecorded) {
             self.once.settled(&outcome, status, halts == Some(Halt::InDoubt), started.elapsed().as_secs_f64());
@@ -614,6 +614,59 @@ impl NodeRun {
             Status::Failed if self.context.graph.node(self.index).rescued => Status::Rescued,
             status => status,
         }
+    }
+
+    /// As check mode sees it.
+    pub(super) fn who(&self) -> Who<'_> {
+        let node = self.context.graph.node(self.index);
+        Who {
+            host: self.host,
+            play: self.play,
+            target: node.target,
+            task: &self.task,
+            notice: node.task.map(|task| (self.play, self.host, task)),
+            only_looks: self.check_mode(),
+        }
+    }
+
+    /// What came of a part, once it is held against what earlier tasks would have changed.
+    pub(super) fn foresee(&self, at: Option<&At>, result: Result<Outcome, Trouble>) -> Result<Outcome, Trouble> {
+        self.context.foresight.foresee(&self.who(), at, result)
+    }
+
+    /// What can be said of a part by itself, if what was rendered for it was in doubt. It may still be known what
+    /// it would change.
+    pub(super) fn in_doubt(&self, scope: &Scope) -> Option<(Outcome, Option<At>)> {
+        let why = self.reads.take()?;
+        let at = self.build(scope).ok().zip(self.target(scope).ok());
+        let at =
+            at.filter(|_| self.reads.take().is_none()).map(|(built, target)| At { effects: built.effects, target });
+        Some((unknown(why), at))
+    }
+
+    /// Keeps what the arguments were rendered to, a line for each time.
+    fn note_arguments(&self, args: &Node) {
+        if self.context.options.check_mode {
+            let mut arguments = lock(&self.arguments);
+            arguments.push_str(&args.to_value().to_string());
+            arguments.push('\n');
+        }
+    }
+
+    /// Says in the plan what would become of the node.
+    fn predict(&self, outcome: &Outcome, status: Status) {
+        if !self.context.options.check_mode {
+            return;
+        }
+        self.context.options.predictions.add(Prediction {
+            id: self.info.id.clone(),
+            host: self.info.host.clone(),
+            task: self.info.task.clone(),
+            forecast: Forecast::of(status, outcome.unknown),
+            arguments: sum(lock(&self.arguments).as_bytes()),
+            diff: outcome.diff.clone(),
+            hidden: self.task.no_log,
+        });
     }
 
     /// As the quorum guard sees it.

@@ -146,7 +146,7 @@ impl NodeRun {
     fn plan(&self, scope: &Scope) -> Option<Vec<Planned>> {
         self.start_over();
         let whole = |work| Some(vec![Planned { item: None, work }]);
-        if let Some(outcome) = self.may_not_run() {
+        if let Some(outcome) = self.context.foresight.may_not_run(&self.who()) {
             return whole(Ok(Plan::Known(outcome, None)));
         }
         let Some(items) = &self.task.loops else {

@@ -80,7 +80,7 @@ async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: Un
 /// at once.
 async fn make_ready(nodes: &VecDeque<Prepared>, watched: &BTreeSet<String>) -> Result<Option<Vigil>, Trouble> {
     let Some(run) = nodes.front().map(|node| &node.run) else { return Ok(None) };
-    if let Some(absent) = run.is_absent() {
+    if let Some(absent) = run.context.foresight.is_absent(&run.who()) {
         return Err(absent);
     }
     let vigil = run.context.guard.keep_vigil(watched).await?;
