@@ -111,7 +111,7 @@ impl Scheduler {
     fn can_fuse(&self, node: &Node) -> bool {
         let Some(task) = node.task.map(|task| &self.context.graph.task(task).task) else { return false };
         let reachable = node.host.is_some_and(|host| !self.unreachable.contains_key(&host));
-        reachable && node.shared.is_none() && needs_no_operator(task)
+        reachable && node.shared.is_none() && !needs_operator(task) && task.throttle.is_none()
     }
 
     fn notifies(&self, member: NodeIndex, handler: &Node) -> bool {
@@ -128,12 +128,12 @@ fn is_alike(first: &Node, node: &Node) -> bool {
     place(first) == place(node) && first.play == node.play && first.always == node.always
 }
 
-/// Nothing is asked of the operator while the task runs, nor right behind it.
-fn needs_no_operator(task: &Task) -> bool {
+/// Whether the operator is asked while the task runs, or right behind it.
+pub(super) fn needs_operator(task: &Task) -> bool {
     let computed_target = task.delegate_to.as_ref().is_some_and(crate::source::Node::is_template);
     let pauses = task.loops.as_ref().is_some_and(|items| !items.pause.is_zero());
     let repeats = !task.until.is_empty() || task.retries > 0;
-    !(computed_target || pauses || repeats || task.detach.is_some() || task.throttle.is_some())
+    computed_target || pauses || repeats || task.detach.is_some()
 }
 
 /// Whether the operator must look at the result before anything else may run.

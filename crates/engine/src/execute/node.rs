@@ -8,13 +8,17 @@ use std::{
     time::Instant,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
     context::{Context, Watch},
     foresight::{At, Reads, Who, unknown},
-    guard::Actor,
+    fusion::needs_operator,
+    guard::{Actor, Watched},
     once::{Halt, Once, Sending},
     pending::Pending,
     registered::lock,
+    surroundings::Target,
     verdict::{all_hold, judge, judging_scope, texts},
 };
 use crate::{
@@ -151,6 +155,11 @@ impl NodeRun {
         Instant::now()
     }
 
+    /// Whether it cannot be worked out before it starts: it asks the operator meanwhile, or its hosts have to agree.
+    pub(super) fn needs_operator(&self) -> bool {
+        needs_operator(&self.task) || (self.task.once_per.is_some() && self.hosts.len() > 1)
+    }
+
     /// Runs it by itself: items, attempts and all.
     pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
         self.start_over();
@@ -247,12 +256,8 @@ impl NodeRun {
 
     /// One item, or the whole of a task without a loop.
     pub(super) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        let holds = self.conditions_hold(scope);
-        if let Some((outcome, at)) = self.in_doubt(scope) {
-            return self.foresee(at.as_ref(), Ok(outcome));
-        }
-        if !holds? {
-            return Ok(self.passed_over());
+        if let Some(known) = self.ruled_out(scope) {
+            return self.foresee(known.at.as_ref(), known.result);
         }
         let mut attempt = 1;
         loop {
@@ -313,46 +318,81 @@ impl NodeRun {
         self.context.emitter.emit(EventKind::NodeRetry { node, attempt, of, msg });
     }
 
-    async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
-        let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
-        if let Some((outcome, at)) = self.in_doubt(scope) {
-            return self.foresee(at.as_ref(), Ok(outcome));
+    /// What `when` makes of a part; nothing if it is to run.
+    pub(super) fn ruled_out(&self, scope: &Scope) -> Option<Known> {
+        let holds = self.conditions_hold(scope);
+        if let Some(known) = self.in_doubt(scope) {
+            return Some(known);
         }
-        let (built, target) = match built {
-            Ok(built) => built,
-            Err(trouble) => return self.foresee(None, Err(trouble)),
+        match holds {
+            Ok(true) => None,
+            Ok(false) => Some(Known { result: Ok(self.passed_over()), at: None }),
+            Err(trouble) => Some(Known { result: Err(trouble), at: None }),
+        }
+    }
+
+    /// What a part is to do and where, with everything rendered; or what is known of it without a target.
+    pub(super) fn resolve(&self, scope: &Scope) -> Result<Work, Known> {
+        let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
+        if let Some(known) = self.in_doubt(scope) {
+            return Err(known);
+        }
+        let (Built { effects, action, check_mode }, target) =
+            built.map_err(|trouble| Known { result: Err(trouble), at: None })?;
+        let watched = self.context.guard.watched(self.actor(), &effects, target, check_mode);
+        Ok(Work { at: At { effects, target }, action, check_mode, watched })
+    }
+
+    async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+        let work = match self.resolve(scope) {
+            Ok(work) => work,
+            Err(known) => return self.foresee(known.at.as_ref(), known.result),
         };
-        let at = At { effects: built.effects.clone(), target };
+        let Work { at, action, check_mode, watched } = work;
         let result = match self.context.foresight.is_absent(&self.who()) {
             Some(trouble) => Err(trouble),
-            None => self.act(scope, built).await,
+            None => self.act(scope, action, (&at, check_mode), watched).await,
         };
         self.foresee(Some(&at), result)
     }
 
-    async fn act(&self, scope: &Scope, built: Built) -> Result<Outcome, Trouble> {
-        let Built { effects, action, check_mode } = built;
-        let target = self.target(scope)?;
-        let guard = &self.context.guard;
-        let watched = guard.watched(self.actor(), &effects, target, check_mode);
+    async fn act(
+        &self,
+        scope: &Scope,
+        action: Action,
+        (at, check_mode): (&At, bool),
+        watched: Option<Watched>,
+    ) -> Result<Outcome, Trouble> {
+        let effects = &at.effects;
         if watched.is_some()
-            && let Some(outcome) = self.as_it_should_be(scope, &action, &effects).await?
+            && let Some(outcome) = self.as_it_should_be(scope, &action, effects).await?
         {
             return Ok(outcome);
         }
-        let _vigil = guard.keep_vigil(&watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default()).await?;
-        if !matches!(action, Action::Done(_)) && self.once.can_change(&effects, check_mode) {
-            guard.keep_members_up(self.actor(), &effects, target, || self.session(scope)).await?;
-            self.hold_target(scope).await?;
-            self.spare_again(&effects, scope).await?;
-            self.once.intend().await?;
+        let clusters = watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default();
+        let _vigil = self.context.guard.keep_vigil(&clusters).await?;
+        if !matches!(action, Action::Done(_)) && self.once.can_change(effects, check_mode) {
+            self.admit(at, || scope.clone()).await?;
         }
         let watch = watched.map(|on| on.watch);
-        let result = self.do_it(scope, action, (&effects, check_mode), watch.clone()).await;
+        let result = self.do_it(scope, action, (effects, check_mode), watch.clone()).await;
         if let Ok(outcome) = &result {
             self.meet_guest(outcome).await;
         }
         if watch.is_some() { result.map_err(|trouble| self.out_of_sight(trouble)) } else { result }
+    }
+
+    /// What every step passes right before it may change something, alone or with others. The quorum is asked about after all that
+    /// takes long, and the record comes last: what is on it counts as begun.
+    pub(super) async fn admit(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
+        let At { effects, target } = at;
+        self.context.guard.keep_members_up(self.actor(), effects, *target, || self.session(&scope())).await?;
+        if let Target::Host(host) = *target {
+            let is_computed = self.task.delegate_to.as_ref().is_some_and(Node::is_template);
+            self.context.locks.hold(host, is_computed, &self.task).await?;
+        }
+        self.spare_again(at, scope).await?;
+        self.once.intend().await
     }
 
     /// Looks before anybody waits for a turn: most of what may disrupt a member has nothing to do. Nobody can look with a
@@ -489,21 +529,13 @@ impl NodeRun {
         check_mode: bool,
     ) -> Result<Outcome, Trouble> {
         let step = self.step(session, payload, effects, check_mode);
-        let mut sending = Sending::new(vec![step]);
-        let sink = LiveOutput(self);
-        loop {
-            match session.run(sending.segment().clone(), &sink).await {
-                Err(error) => {
-                    if !self.goes_again(&mut sending, &error).await {
-                        return Err(error.into());
-                    }
-                }
-                Ok(outcomes) => {
-                    let first = outcomes.into_iter().next();
-                    return self.known(first.ok_or_else(|| Trouble::failed("the target sent no result"))?);
-                }
-            }
-        }
+        let sink = OneStep { node: self, outcome: Mutex::default() };
+        let lost = |sending: &mut Sending, error: &RemoteError| self.may_go_again(sending, error).then_some(0);
+        // It is at hand already: an interrupt lets it end.
+        let stop = CancellationToken::new();
+        Sending::new(vec![step]).go(session, &sink, &stop, &self.context.interrupt, lost).await?;
+        let outcome = lock(&sink.outcome).take();
+        self.known(outcome.ok_or_else(|| Trouble::failed("the target sent no result"))?)
     }
 
     /// Whether what was lost on its way may be sent again, now.
@@ -636,12 +668,12 @@ impl NodeRun {
 
     /// What can be said of a part by itself, if what was rendered for it was in doubt. It may still be known what
     /// it would change.
-    pub(super) fn in_doubt(&self, scope: &Scope) -> Option<(Outcome, Option<At>)> {
+    fn in_doubt(&self, scope: &Scope) -> Option<Known> {
         let why = self.reads.take()?;
         let at = self.build(scope).ok().zip(self.target(scope).ok());
         let at =
             at.filter(|_| self.reads.take().is_none()).map(|(built, target)| At { effects: built.effects, target });
-        Some((unknown(why), at))
+        Some(Known { result: Ok(unknown(why)), at })
     }
 
     /// Keeps what the arguments were rendered to, a line for each time.
@@ -722,6 +754,20 @@ pub(super) struct Built {
     pub check_mode: bool,
 }
 
+/// A part whose result is known without its target, and what it would do where, as far as that is known.
+pub(super) struct Known {
+    pub result: Result<Outcome, Trouble>,
+    pub at: Option<At>,
+}
+
+/// What a part is to do, with everything rendered.
+pub(super) struct Work {
+    pub at: At,
+    pub action: Action,
+    pub check_mode: bool,
+    pub watched: Option<Watched>,
+}
+
 /// How much of one node's output is shown as it comes.
 const LIVE_LIMIT: usize = 256 * 1024;
 
@@ -744,14 +790,20 @@ impl NodeRun {
     }
 }
 
-struct LiveOutput<'a>(&'a NodeRun);
+/// Hears of the one step of a node.
+struct OneStep<'a> {
+    node: &'a NodeRun,
+    outcome: Mutex<Option<Outcome>>,
+}
 
-impl StepSink for LiveOutput<'_> {
+impl StepSink for OneStep<'_> {
     fn started(&self, _: usize) {}
 
     fn output(&self, _: usize, stderr: bool, text: &[u8]) {
-        self.0.live(stderr, text);
+        self.node.live(stderr, text);
     }
 
-    fn finished(&self, _: usize, _: &Outcome) {}
+    fn finished(&self, _: usize, outcome: &Outcome) {
+        *lock(&self.outcome) = Some(outcome.clone());
+    }
 }

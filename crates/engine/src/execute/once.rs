@@ -9,13 +9,14 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Interrupt, node::Trouble};
 use crate::{
     graph::NodeIndex,
     model::{Effects, Outcome, RunResult, Status},
     playbook::Task,
-    remote::{Entry, RemoteError, Segment, Step},
+    remote::{Entry, RemoteError, Segment, Session, Step, StepSink},
     state::{Recorder, Settled},
     task::Sets,
 };
@@ -195,8 +196,23 @@ impl Sending {
         Self { segment: Segment { steps }, began: Instant::now(), lost: None, pause: FIRST_PAUSE }
     }
 
-    pub(super) fn segment(&self) -> &Segment {
-        &self.segment
+    /// Sends the steps, and those that have not ended once more if the connection is lost. `lost` says whether they may be, and
+    /// how many of them have ended.
+    pub(super) async fn go(
+        mut self,
+        session: &Session,
+        sink: &dyn StepSink,
+        stop: &CancellationToken,
+        interrupt: &Interrupt,
+        lost: impl Fn(&mut Self, &RemoteError) -> Option<usize>,
+    ) -> Result<(), RemoteError> {
+        loop {
+            let Err(error) = session.run_until(&self.segment, sink, stop).await else { return Ok(()) };
+            match lost(&mut self, &error) {
+                Some(ended) if self.prepare_again(interrupt, ended).await => {}
+                _ => return Err(error),
+            }
+        }
     }
 
     /// Whether steps that have not ended may be sent again. The ledger on the target sees to it that commands

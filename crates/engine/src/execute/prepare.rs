@@ -8,11 +8,11 @@ use std::{
 use super::{
     foresight::{At, unknown},
     items::{Gathered, Item},
-    node::{Built, NodeRun, Trouble},
+    node::{Known, NodeRun, Trouble, Work},
     pending::Pending,
 };
 use crate::{
-    model::{Disruption, Outcome},
+    model::{Disruption, Effects},
     playbook::Task,
     remote::{OnFailure, Payload, Session, Step},
     task::{Action, OperatorFile},
@@ -45,34 +45,48 @@ pub(super) struct Prepared {
     pub run: NodeRun,
     pub parts: VecDeque<Part>,
     pub gathered: Gathered,
-    /// It has to be on record before it starts.
-    pub changes: bool,
 }
 
 /// The whole of a task, or one item of its loop.
 pub(super) struct Part {
     pub item: Option<Item>,
-    /// What it may do, and where.
-    pub at: Option<At>,
-    pub work: Work,
+    pub work: PartWork,
 }
 
-pub(super) enum Work {
+pub(super) enum PartWork {
     /// Needs no target: what came of it is known already.
-    Known(Result<Outcome, Trouble>),
+    Known(Known),
     /// The segment's next step.
-    Awaited,
+    Awaited {
+        /// What it may do, and where.
+        at: At,
+        /// It has to be on record before it starts.
+        changes: bool,
+    },
+}
+
+impl Prepared {
+    /// What parts of it do that may change something.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &At> {
+        self.parts.iter().filter_map(|part| match &part.work {
+            PartWork::Awaited { at, changes: true } => Some(at),
+            _ => None,
+        })
+    }
 }
 
 /// A part, and what it asks of the target.
 struct Planned {
     item: Option<Item>,
-    work: Result<Plan, Trouble>,
+    work: Result<Plan, Known>,
 }
 
-enum Plan {
-    Known(Outcome, Option<At>),
-    Step { session: Session, step: Box<Step>, at: At, changes: bool, watched: BTreeSet<String> },
+/// A step, and what has to be known of it.
+struct Plan {
+    session: Session,
+    step: Box<Step>,
+    at: At,
+    watched: BTreeSet<String>,
 }
 
 impl Draft {
@@ -91,8 +105,8 @@ impl Draft {
     fn takes(&self, run: &NodeRun, planned: &[Planned]) -> bool {
         let steps = || {
             planned.iter().filter_map(|planned| match &planned.work {
-                Ok(Plan::Step { session, step, .. }) => Some((session, step)),
-                _ => None,
+                Ok(Plan { session, step, .. }) => Some((session, step)),
+                Err(_) => None,
             })
         };
         let here = self.session.as_ref().or_else(|| steps().next().map(|(session, _)| session));
@@ -110,34 +124,32 @@ impl Draft {
         let goes_on = run.task.ignore_errors || run.task.never_fails();
         let first_step = self.steps.len();
         let mut parts = VecDeque::with_capacity(planned.len());
-        let mut changes = false;
         for Planned { item, work } in planned {
-            let (work, at) = match work {
-                Ok(Plan::Step { session, step, at, changes: may, watched }) => {
-                    changes |= may;
+            let work = match work {
+                Ok(Plan { session, step, at, watched }) => {
+                    let changes = step.fenced;
                     self.watched.extend(watched);
                     self.weight += step.weight();
                     self.has_opaque |= at.effects.opaque;
                     self.session.get_or_insert(session);
                     let on_failure = if goes_on { OnFailure::GoOn } else { OnFailure::StopLater };
                     self.steps.push(Step { on_failure, ..*step });
-                    (Work::Awaited, Some(at))
+                    PartWork::Awaited { at, changes }
                 }
-                Ok(Plan::Known(outcome, at)) => {
-                    self.closed |= outcome.failed && !goes_on;
-                    (Work::Known(Ok(outcome)), at)
-                }
-                Err(trouble) => {
-                    self.closed |= !run.task.ignore_errors;
-                    (Work::Known(Err(trouble)), None)
+                Err(known) => {
+                    self.closed |= match &known.result {
+                        Ok(outcome) => outcome.failed && !goes_on,
+                        Err(_) => !run.task.ignore_errors,
+                    };
+                    PartWork::Known(known)
                 }
             };
-            parts.push_back(Part { item, at, work });
+            parts.push_back(Part { item, work });
         }
         if let Some(last) = self.steps[first_step..].last_mut().filter(|_| !goes_on) {
             last.on_failure = OnFailure::Stop;
         }
-        self.nodes.push_back(Prepared { run, parts, gathered: Gathered::default(), changes });
+        self.nodes.push_back(Prepared { run, parts, gathered: Gathered::default() });
     }
 }
 
@@ -147,7 +159,7 @@ impl NodeRun {
         self.start_over();
         let whole = |work| Some(vec![Planned { item: None, work }]);
         if let Some(outcome) = self.context.foresight.may_not_run(&self.who()) {
-            return whole(Ok(Plan::Known(outcome, None)));
+            return whole(Err(Known { result: Ok(outcome), at: None }));
         }
         let Some(items) = &self.task.loops else {
             return whole(self.plan_one(scope)?);
@@ -158,11 +170,11 @@ impl NodeRun {
         }
         let list = self.items(items, scope);
         if let Some(why) = self.reads.take() {
-            return whole(Ok(Plan::Known(unknown(why), None)));
+            return whole(Err(Known { result: Ok(unknown(why)), at: None }));
         }
         let list = match list {
             Ok(list) => list,
-            Err(trouble) => return whole(Err(trouble)),
+            Err(trouble) => return whole(Err(Known { result: Err(trouble), at: None })),
         };
         let plan = |(position, item)| {
             let (item, scope) = self.enter(items, position, item, scope);
@@ -171,40 +183,45 @@ impl NodeRun {
         list.iter().enumerate().map(plan).collect()
     }
 
-    fn plan_one(&self, scope: &Scope) -> Option<Result<Plan, Trouble>> {
-        let holds = self.conditions_hold(scope);
-        if let Some((outcome, at)) = self.in_doubt(scope) {
-            return Some(Ok(Plan::Known(outcome, at)));
+    /// `None` if the operator has to be at hand.
+    fn plan_one(&self, scope: &Scope) -> Option<Result<Plan, Known>> {
+        if let Some(known) = self.ruled_out(scope) {
+            return Some(Err(known));
         }
-        match holds {
-            Ok(true) => {}
-            Ok(false) => return Some(Ok(Plan::Known(self.passed_over(), None))),
-            Err(trouble) => return Some(Err(trouble)),
-        }
-        let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
-        if let Some((outcome, at)) = self.in_doubt(scope) {
-            return Some(Ok(Plan::Known(outcome, at)));
-        }
-        let (Built { effects, action, check_mode }, target) = match built {
-            Ok(built) => built,
-            Err(trouble) => return Some(Err(trouble)),
+        let Work { at, action, check_mode, watched } = match self.resolve(scope) {
+            Ok(work) => work,
+            Err(known) => return Some(Err(known)),
         };
         match action {
             Action::Engine(_) => None,
             // A turn must be taken between looking and doing. Nobody can look with a raw command.
-            Action::Remote(_) if effects.disrupts > Disruption::No && !effects.opaque && !check_mode => None,
-            Action::Done(outcome) => Some(Ok(Plan::Known(*outcome, None))),
-            Action::Remote(payload) => Some(self.session(scope).and_then(|session| {
-                let watched = self.context.guard.watched(self.actor(), &effects, target, check_mode);
+            Action::Remote(_) if at.effects.disrupts > Disruption::No && !at.effects.opaque && !check_mode => None,
+            Action::Done(outcome) => Some(Err(Known { result: Ok(*outcome), at: Some(at) })),
+            Action::Remote(payload) => {
                 let payload = Payload { watch: watched.as_ref().map(|on| on.watch.clone()), ..payload };
                 let watched = watched.map(|on| on.clusters).unwrap_or_default();
-                let step = Box::new(self.step(&session, payload, &effects, check_mode));
-                step.check()?;
-                session.refuse_exposed(&step)?;
-                let changes = step.fenced;
-                Ok(Plan::Step { session, step, at: At { effects, target }, changes, watched })
-            })),
+                let step = self.checked_step(scope, payload, &at.effects, check_mode);
+                Some(match step {
+                    Ok((session, step)) => Ok(Plan { session, step, at, watched }),
+                    Err(trouble) => Err(Known { result: Err(trouble), at: None }),
+                })
+            }
         }
+    }
+
+    /// A step that may be sent as it is.
+    fn checked_step(
+        &self,
+        scope: &Scope,
+        payload: Payload,
+        effects: &Effects,
+        check_mode: bool,
+    ) -> Result<(Session, Box<Step>), Trouble> {
+        let session = self.session(scope)?;
+        let step = Box::new(self.step(&session, payload, effects, check_mode));
+        step.check()?;
+        session.refuse_exposed(&step)?;
+        Ok((session, step))
     }
 }
 

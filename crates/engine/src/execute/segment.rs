@@ -10,13 +10,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Interrupt,
     context::Context,
     foresight::At,
     guard::Vigil,
     items::Item,
     node::{Finished, NodeRun, Trouble},
     once::Sending,
-    prepare::{Draft, Part, Prepared, Work},
+    prepare::{Draft, Part, PartWork, Prepared},
     registered::lock,
 };
 use crate::{
@@ -44,8 +45,10 @@ pub(super) async fn run(errand: Errand) {
     let Some(first) = NodeRun::new(&context, index, hosts) else { return };
     let begun = first.begin();
     let mut draft = Draft::default();
-    let is_alone = rest.len() == 0;
-    let alone = if is_alone { Some(first) } else { draft.add(first).err().map(|first| *first) };
+    let alone = match first.needs_operator() {
+        true => Some(first),
+        false => draft.add(first).err().map(|first| *first),
+    };
     if let Some(run) = alone {
         let result = run.alone().await;
         // The scheduler outlives what it started.
@@ -63,47 +66,44 @@ async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: Un
         Ok(vigil) => (vigil, None),
         Err(trouble) => (None, Some(trouble)),
     };
+    let interrupt = nodes.front().map(|node| node.run.context.interrupt.clone()).unwrap_or_default();
     let is_watched = !watched.is_empty();
     let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, is_watched, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
     let result = match (session, unready) {
         (Some(_), Some(trouble)) => Err(trouble),
-        (Some(session), None) => send(&session, steps, &course, stop).await.map_err(Trouble::from),
+        (Some(session), None) => send(&session, steps, &course, stop, &interrupt).await.map_err(Trouble::from),
         (None, _) => Ok(()),
     };
     lock(&course.0).end(result);
     drop(vigil);
 }
 
-/// Waits for its turn where it may harm members, makes sure of the lock, and puts on record what is about to change, all
-/// at once.
+/// Waits for its turn where it may harm members, and lets each node pass what it has to before it may change something, all at
+/// once.
 async fn make_ready(nodes: &VecDeque<Prepared>, watched: &BTreeSet<String>) -> Result<Option<Vigil>, Trouble> {
     let Some(run) = nodes.front().map(|node| &node.run) else { return Ok(None) };
     if let Some(absent) = run.context.foresight.is_absent(&run.who()) {
         return Err(absent);
     }
     let vigil = run.context.guard.keep_vigil(watched).await?;
-    // All of them have the same target.
-    if let Some(first) = nodes.iter().find(|node| node.changes) {
-        first.run.hold_known_target().await?;
-    }
-    let intents = nodes.iter().filter(|node| node.changes).map(|node| node.run.once.intend());
-    futures_util::future::try_join_all(intents).await?;
+    let changes = nodes.iter().flat_map(|node| node.changes().map(|at| (&node.run, at)));
+    let admissions = changes.map(|(run, at)| run.admit(at, || run.scope(run.host, None)));
+    futures_util::future::try_join_all(admissions).await?;
     Ok(Some(vigil))
 }
 
 /// Sends the steps; those that have not ended once more if the connection is lost.
-async fn send(session: &Session, steps: Vec<Step>, course: &Live, stop: &CancellationToken) -> Result<(), RemoteError> {
-    let mut sending = Sending::new(steps);
-    loop {
-        let Err(error) = session.run_until(sending.segment(), course, stop).await else { return Ok(()) };
-        let (again, ended) = lock(&course.0).lose(&mut sending, &error);
-        match again {
-            Some(context) if sending.prepare_again(&context.interrupt, ended).await => {}
-            _ => return Err(error),
-        }
-    }
+async fn send(
+    session: &Session,
+    steps: Vec<Step>,
+    course: &Live,
+    stop: &CancellationToken,
+    interrupt: &Interrupt,
+) -> Result<(), RemoteError> {
+    let lost = |sending: &mut Sending, error: &RemoteError| lock(&course.0).lose(sending, error);
+    Sending::new(steps).go(session, course, stop, interrupt, lost).await
 }
 
 /// Where the segment stands. Nodes leave it when they have ended.
@@ -132,9 +132,9 @@ impl Course {
         while !self.halted {
             let Some(node) = self.nodes.front_mut() else { return };
             match node.parts.pop_front() {
-                Some(Part { item, at, work: Work::Known(result) }) => {
+                Some(Part { item, work: PartWork::Known(known) }) => {
                     self.begin();
-                    self.part_ended(item, at.as_ref(), result);
+                    self.part_ended(item, known.at.as_ref(), known.result);
                 }
                 Some(awaited) => return node.parts.push_front(awaited),
                 // A loop over nothing.
@@ -143,11 +143,11 @@ impl Course {
         }
     }
 
-    /// The connection is gone. How many steps had ended, and whether the others may be sent again.
-    fn lose(&mut self, sending: &mut Sending, error: &RemoteError) -> (Option<Arc<Context>>, usize) {
+    /// The connection is gone. How many steps had ended, if the others may be sent again.
+    fn lose(&mut self, sending: &mut Sending, error: &RemoteError) -> Option<usize> {
         let ended = std::mem::take(&mut self.steps_ended);
-        let node = self.nodes.front().filter(|_| !self.halted).map(|node| &node.run);
-        (node.filter(|node| node.may_go_again(sending, error)).map(|node| node.context.clone()), ended)
+        let node = self.nodes.front().filter(|_| !self.halted).map(|node| &node.run)?;
+        node.may_go_again(sending, error).then_some(ended)
     }
 
     fn step_ended(&mut self, outcome: Outcome) {
@@ -155,7 +155,11 @@ impl Course {
         let Some(part) = self.nodes.front_mut().and_then(|node| node.parts.pop_front()) else { return };
         let Some(run) = self.nodes.front().map(|node| &node.run) else { return };
         let result = run.known(outcome);
-        self.part_ended(part.item, part.at.as_ref(), result);
+        let at = match &part.work {
+            PartWork::Awaited { at, .. } => Some(at),
+            PartWork::Known(known) => known.at.as_ref(),
+        };
+        self.part_ended(part.item, at, result);
         self.settle_known();
     }
 
@@ -192,7 +196,10 @@ impl Course {
         let is_known = result.is_ok();
         self.end_first(result);
         if is_known {
-            self.nodes.iter().filter(|node| node.changes).for_each(|node| node.run.once.not_started());
+            self.nodes
+                .iter()
+                .filter(|node| node.changes().next().is_some())
+                .for_each(|node| node.run.once.not_started());
         }
     }
 

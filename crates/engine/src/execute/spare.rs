@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     context::Watch,
+    foresight::At,
     node::{NodeRun, Trouble},
     surroundings::Target,
 };
 use crate::{
     inventory::Host,
-    model::{Effects, Outcome},
+    model::Outcome,
     remote::Session,
     source::{Diagnostics, Key, Kind, Map, Node},
     task::{Action, Question, Word},
@@ -20,13 +21,14 @@ use crate::{
 impl NodeRun {
     /// Another member leads, and each cluster can spare what goes down with this step, now. In the same process, and behind
     /// everything that takes long.
-    pub(super) async fn spare_again(&self, effects: &Effects, scope: &Scope) -> Result<(), Trouble> {
-        let Target::Host(target) = self.target(scope)? else { return Ok(()) };
+    pub(super) async fn spare_again(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
+        let At { effects, target: Target::Host(target) } = at else { return Ok(()) };
         let guard = &self.context.guard;
         if !guard.takes_down(effects) {
             return Ok(());
         }
-        let target = self.context.inventory.host_by_id(target);
+        let target = self.context.inventory.host_by_id(*target);
+        let scope = &scope();
         let mut clusters: BTreeMap<&str, Vec<&Host>> = BTreeMap::new();
         for (member, cluster) in guard.members_in_turn(self.actor(), target) {
             clusters.entry(cluster).or_default().push(member);

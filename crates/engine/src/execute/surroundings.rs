@@ -9,7 +9,6 @@ use crate::{
     model::Value,
     playbook::On,
     remote::{Session, Surroundings},
-    source::Node,
     template::Scope,
 };
 
@@ -34,26 +33,6 @@ impl NodeRun {
             timeout: self.task.timeout.or(self.context.options.command_timeout),
         };
         Ok(link.session(surroundings))
-    }
-
-    /// Makes sure that the target has granted its lock, if there is one to grant.
-    pub(super) async fn hold_target(&self, scope: &Scope) -> Result<(), Trouble> {
-        let is_computed = self.task.delegate_to.as_ref().is_some_and(Node::is_template);
-        match self.target(scope)? {
-            Target::Host(host) => self.context.locks.hold(host, is_computed, &self.task).await,
-            Target::Operator => Ok(()),
-        }
-    }
-
-    /// The same for a node whose target the graph knows.
-    pub(super) async fn hold_known_target(&self) -> Result<(), Trouble> {
-        match self.task.on.as_ref().is_some_and(|on| on.value == On::Operator) {
-            true => Ok(()),
-            false => {
-                let target = self.context.graph.node(self.index).target.unwrap_or(self.host);
-                self.context.locks.hold(target, false, &self.task).await
-            }
-        }
     }
 
     pub(super) fn target(&self, scope: &Scope) -> Result<Target, Trouble> {
