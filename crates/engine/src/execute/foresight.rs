@@ -338,3 +338,90 @@ impl Object for DoubtfulResult {
         Enumerator::Empty
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        playbook::Task,
+        testing::{FLEET, inventory, run},
+    };
+
+    fn task(name: &str) -> Arc<Task> {
+        let (run, _) =
+            run(&inventory(FLEET), &format!("- hosts: all\n  tasks:\n    - {{ name: {name}, say: {{}} }}\n"));
+        let task = run.graph.work().find_map(|index| run.graph.task_of(index).cloned());
+        task.unwrap()
+    }
+
+    fn who<'a>(foresight: &Foresight, host: &str, task: &'a Task) -> Who<'a> {
+        let host = foresight.inventory.host(host).unwrap().id;
+        Who { host, play: PlayIndex(0), target: None, task, notice: None, only_looks: true }
+    }
+
+    fn at(who: &Who<'_>, effects: Effects) -> At {
+        At { effects, target: Target::Host(who.host) }
+    }
+
+    fn file() -> Resource {
+        Resource::Path("/etc/x".into())
+    }
+
+    #[test]
+    fn what_a_task_would_change_makes_a_later_look_at_it_unknown() {
+        let foresight = Foresight::new(inventory(FLEET), true);
+        let (writes, reads) = (task("write"), task("read"));
+        let writer = who(&foresight, "plain", &writes);
+        let reader = who(&foresight, "plain", &reads);
+        let look = || at(&reader, Effects { reads: vec![file()], ..Effects::read_only() });
+        let seen = foresight.foresee(&reader, Some(&look()), Ok(Outcome::ok())).ok().unwrap();
+        assert!(!seen.unknown);
+        let write = at(&writer, Effects::converging().writing([file()]));
+        assert!(foresight.foresee(&writer, Some(&write), Ok(Outcome::changed())).is_ok());
+        let seen = foresight.foresee(&reader, Some(&look()), Ok(Outcome::ok())).ok().unwrap();
+        assert!(seen.unknown && seen.msg.contains("“write” would change"), "{}", seen.msg);
+        // Hosts of one play run free of each other, and elsewhere it is another file.
+        let other = who(&foresight, "m1", &reads);
+        let seen = foresight.foresee(&other, Some(&at(&other, look().effects)), Ok(Outcome::ok())).ok().unwrap();
+        assert!(!seen.unknown);
+    }
+
+    #[test]
+    fn a_failure_behind_a_command_that_was_left_out_need_not_be_one() {
+        let foresight = Foresight::new(inventory(FLEET), true);
+        let (command, later) = (task("command"), task("later"));
+        let first = who(&foresight, "plain", &command);
+        let second = who(&foresight, "plain", &later);
+        let fails = || Err(Trouble::failed("not there"));
+        assert!(foresight.foresee(&second, None, fails()).is_err());
+        let left_out = Ok(unknown("a command"));
+        assert!(foresight.foresee(&first, Some(&at(&first, Effects::opaque())), left_out).is_ok());
+        let seen = foresight.foresee(&second, None, fails()).ok().unwrap();
+        assert!(seen.unknown && seen.msg.contains("“command” comes before"), "{}", seen.msg);
+    }
+
+    #[test]
+    fn a_guest_that_would_be_made_need_not_answer() {
+        let foresight = Foresight::new(inventory(FLEET), true);
+        let (make, reach) = (task("make"), task("reach"));
+        let maker =
+            Who { target: foresight.inventory.host("kvm1").map(|host| host.id), ..who(&foresight, "m1", &make) };
+        let guest = who(&foresight, "m1", &reach);
+        let gone = || Err(Trouble::Unreachable { msg: "no route".to_owned(), hint: None, sent: false });
+        assert!(foresight.foresee(&guest, None, gone()).is_err());
+        foresight.leave(&maker, &[maker.host], &Outcome::changed());
+        assert!(foresight.foresee(&guest, None, gone()).is_ok_and(|seen| seen.unknown));
+        assert!(foresight.is_absent(&guest).is_some());
+    }
+
+    #[test]
+    fn a_run_that_changes_things_foresees_nothing() {
+        let foresight = Foresight::new(inventory(FLEET), false);
+        let (writes, reads) = (task("write"), task("read"));
+        let (writer, reader) = (who(&foresight, "plain", &writes), who(&foresight, "plain", &reads));
+        let write = at(&writer, Effects::converging().writing([file()]));
+        assert!(foresight.foresee(&writer, Some(&write), Ok(Outcome::changed())).is_ok_and(|seen| seen.changed));
+        let look = at(&reader, Effects { reads: vec![file()], ..Effects::read_only() });
+        assert!(foresight.foresee(&reader, Some(&look), Ok(Outcome::ok())).is_ok_and(|seen| !seen.unknown));
+    }
+}

@@ -245,3 +245,114 @@ fn cluster_of(host: &Host) -> Option<&str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FLEET, OneUnit, inventory};
+
+    struct Bench {
+        guard: QuorumGuard,
+        inventory: Arc<Inventory>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let inventory = inventory(FLEET);
+            Self { guard: QuorumGuard::new(inventory.clone(), &OneUnit, PathBuf::new()), inventory }
+        }
+
+        fn host(&self, name: &str) -> HostId {
+            self.inventory.host(name).unwrap().id
+        }
+
+        fn target(&self, name: &str) -> Target {
+            Target::Host(self.host(name))
+        }
+
+        fn actor(&self, host: &str) -> Actor {
+            Actor { host: self.host(host), has_turn: false, is_about_guest: false, says_unchanged: false }
+        }
+
+        async fn refuses(&self, actor: Actor, effects: &Effects, target: &str) -> Option<String> {
+            let no_session = || Err(Trouble::failed("a session was wanted"));
+            match self.guard.keep_members_up(actor, effects, self.target(target), no_session).await {
+                Ok(()) => None,
+                Err(Trouble::Failed(outcome, _)) => Some(outcome.msg),
+                Err(_) => panic!("neither granted nor refused"),
+            }
+        }
+    }
+
+    fn stops(unit: &str) -> Effects {
+        Effects::converging().disrupting(Disruption::Yes).writing([Resource::Unit(unit.to_owned())])
+    }
+
+    #[tokio::test]
+    async fn a_member_is_stopped_in_its_turn_only() {
+        let bench = Bench::new();
+        let msg = bench.refuses(bench.actor("m1"), &stops("etcd.service"), "m1").await.unwrap();
+        assert!(msg.contains("would stop m1, a member of prod"), "{msg}");
+        let in_turn = Actor { has_turn: true, ..bench.actor("m1") };
+        assert_eq!(bench.refuses(in_turn, &stops("etcd.service"), "m1").await, None);
+        // A turn of one member is none of another.
+        assert!(bench.refuses(in_turn, &stops("etcd.service"), "m2").await.is_some());
+        assert_eq!(bench.refuses(bench.actor("m1"), &stops("chrony.service"), "m1").await, None);
+        assert_eq!(bench.refuses(bench.actor("plain"), &stops("etcd.service"), "plain").await, None);
+    }
+
+    #[tokio::test]
+    async fn a_hypervisor_takes_its_guests_down_with_it() {
+        let bench = Bench::new();
+        let reboot = Effects::converging().disrupting(Disruption::Yes).writing([Resource::AllUnits]);
+        let msg = bench.refuses(bench.actor("kvm2"), &reboot, "kvm2").await.unwrap();
+        assert!(msg.contains("would stop m2"), "{msg}");
+        let in_turn = Actor { has_turn: true, ..bench.actor("kvm2") };
+        assert_eq!(bench.refuses(in_turn, &reboot, "kvm2").await, None);
+        // What is about one guest does nothing to the others there. Whether one of a new cluster runs is asked on the spot.
+        let about_guest = Actor { is_about_guest: true, ..bench.actor("n1") };
+        assert_eq!(bench.refuses(about_guest, &reboot, "kvm1").await.unwrap(), "a session was wanted");
+        assert!(bench.refuses(bench.actor("kvm1"), &reboot, "kvm1").await.unwrap().contains("would stop m1"));
+    }
+
+    #[test]
+    fn what_may_harm_a_member_is_watched_and_waits_for_formed_clusters_only() {
+        let bench = Bench::new();
+        let watched = |host: &str, effects: &Effects, check_mode| {
+            bench.guard.watched(bench.actor(host), effects, bench.target(host), check_mode)
+        };
+        let on = watched("kvm1", &Effects::opaque(), false).unwrap();
+        assert_eq!(on.clusters, BTreeSet::from(["prod".to_owned()]));
+        assert_eq!(on.watch.guests, ["m1", "n1", "n2"]);
+        assert_eq!(on.watch.unit, None);
+        assert_eq!(watched("m1", &Effects::opaque(), false).unwrap().watch.unit, Some("etcd.service"));
+        assert!(watched("m1", &Effects::opaque(), true).is_none());
+        assert!(watched("plain", &Effects::opaque(), false).is_none());
+        assert!(watched("m1", &Effects::converging(), false).is_none());
+        let harmless = Actor { says_unchanged: true, ..bench.actor("m1") };
+        assert!(bench.guard.watched(harmless, &Effects::opaque(), bench.target("m1"), false).is_none());
+    }
+
+    #[tokio::test]
+    async fn once_a_member_is_lost_nothing_more_starts_on_any_cluster() {
+        let bench = Bench::new();
+        let prod = BTreeSet::from(["prod".to_owned()]);
+        assert!(bench.guard.keep_vigil(&prod).await.is_ok());
+        let lost = Trouble::Unreachable { msg: "gone".to_owned(), hint: None, sent: true };
+        assert!(matches!(bench.guard.out_of_sight("m1", lost, false), Trouble::Halted(Halt::MemberLost, ..)));
+        let Err(Trouble::Halted(Halt::Withheld, outcome, _)) = bench.guard.keep_vigil(&prod).await else {
+            panic!("granted")
+        };
+        assert!(outcome.msg.contains("on m1, gone"), "{}", outcome.msg);
+        // What is on no cluster goes on.
+        assert!(bench.guard.keep_vigil(&BTreeSet::new()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_was_never_sent_has_harmed_nobody() {
+        let bench = Bench::new();
+        let unsent = || Trouble::Unreachable { msg: "no route".to_owned(), hint: None, sent: false };
+        assert!(matches!(bench.guard.out_of_sight("m1", unsent(), false), Trouble::Unreachable { .. }));
+        assert!(matches!(bench.guard.out_of_sight("m1", unsent(), true), Trouble::Halted(Halt::MemberLost, ..)));
+    }
+}

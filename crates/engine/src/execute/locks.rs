@@ -406,4 +406,20 @@ mod tests {
         let usual = told("20261115T044500000Z-00ff");
         assert!(usual.contains("unlock 20261115T044500000Z-00ff"), "{usual}");
     }
+
+    #[test]
+    fn the_lock_of_a_cluster_needs_most_members_or_a_hypervisor() {
+        let inventory = crate::testing::inventory(crate::testing::FLEET);
+        let by = |granting: &[&str]| {
+            let grants = |host: &HostId| granting.contains(&inventory.host_by_id(*host).name.as_str());
+            enough_for(&inventory, "prod", grants)
+        };
+        assert_eq!(by(&["m1", "m2"]), Ok(None));
+        let few = by(&["m1", "kvm1", "kvm2"]).unwrap().unwrap();
+        assert!(few.starts_with("only 1 of 3 members") && !few.contains("an operator who"), "{few}");
+        let fewer = by(&["kvm1"]).unwrap().unwrap();
+        assert!(fewer.starts_with("no member of `prod` answers") && fewer.contains("only 1 of 3 answer"), "{fewer}");
+        assert!(by(&["m1"]).unwrap_err().contains("none of their hypervisors"));
+        assert!(by(&[]).is_err());
+    }
 }

@@ -245,3 +245,58 @@ impl Sending {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{inventory, run};
+
+    /// The journal of the first task of a play, where nothing is kept.
+    fn once(task: &str) -> Once {
+        let (run, _) = run(&inventory("hosts: { a: {} }\n"), &format!("- hosts: all\n  tasks:\n    - {task}\n"));
+        let index = run.graph.work().next().unwrap();
+        let task = run.graph.task_of(index).unwrap().clone();
+        Once::new(run.recorder, "run/1".into(), (index, "id".into()), task, false)
+    }
+
+    #[test]
+    fn what_only_looks_is_on_no_record() {
+        let once = once("{ say: {} }");
+        assert!(once.can_change(&Effects::converging(), false));
+        assert!(!once.can_change(&Effects::converging(), true));
+        assert!(!once.can_change(&Effects::read_only(), false));
+        // Without a journal nobody could tell later what became of a command.
+        assert!(once.entry(&Effects::opaque(), false).is_none());
+    }
+
+    #[test]
+    fn commands_have_the_same_names_however_often_they_are_prepared() {
+        let once = once("{ say: {} }");
+        let names = || [once.job_id(), once.job_id()];
+        let first = names();
+        assert_ne!(first[0], first[1]);
+        assert!(first[0].starts_with("run_1-"), "{}", first[0]);
+        once.start_over();
+        assert_eq!(names(), first);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_was_sent_twice_counts_as_changed() {
+        let once = once("{ say: {} }");
+        once.intend().await.map_err(|_| "not recorded").unwrap();
+        assert_eq!(once.as_resumed(Outcome::ok(), Status::Ok).1, Status::Ok);
+        once.resent.store(true, Ordering::Relaxed);
+        let (outcome, status) = once.as_resumed(Outcome::ok(), Status::Ok);
+        assert!(outcome.changed && status == Status::Changed);
+        assert_eq!(once.as_resumed(Outcome::failed("no"), Status::Failed).1, Status::Failed);
+    }
+
+    #[test]
+    fn nothing_is_sent_again_that_is_on_no_record_or_was_refused() {
+        let once = once("{ say: {} }");
+        let mut sending = Sending::new(Vec::new());
+        assert!(!sending.may_go_again(&once, &RemoteError::Lost("gone".into())));
+        assert!(!sending.may_go_again(&once, &RemoteError::Protocol("nonsense".into())));
+        assert!(!once.was_resent());
+    }
+}
