@@ -32,6 +32,7 @@ use crate::{
     source::{Diagnostic, Diagnostics, Sources, exposed},
     ssh::{Connector, Options, Prompt},
     state::{Recorder, RunId, StateFolder},
+    task::RunScope,
 };
 
 /// How a run is shown.
@@ -100,6 +101,7 @@ pub(super) fn execute(
         screen,
         style,
         record,
+        scope: Arc::default(),
         invocation,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -154,6 +156,7 @@ pub(super) fn foresee(
             emitter: Emitter::silent(),
             interrupt: Interrupt::default(),
             recorder: Recorder::none(),
+            scope: Arc::default(),
         };
         let foreseen = runtime.block_on(execute::observe(run, ask));
         texts.push(graph.export(format, &sources, &foreseen));
@@ -172,6 +175,8 @@ struct Runner<'a> {
     style: Style,
     /// Where it is kept; nowhere in check mode.
     record: Option<RunRecord>,
+    /// What its graphs have in common.
+    scope: Arc<RunScope>,
     invocation: &'a Invocation,
 }
 
@@ -228,6 +233,7 @@ impl Runner<'_> {
             emitter,
             interrupt: self.interrupt.clone(),
             recorder,
+            scope: self.scope.clone(),
         })
         .await;
         // The reporter ends after the run's last event; what it prints must come before we leave.

@@ -109,6 +109,7 @@ pub(crate) fn run(inventory: &Arc<Inventory>, playbook: &str) -> (Run, mpsc::Rec
         emitter,
         interrupt: Interrupt::default(),
         recorder: Recorder::none(),
+        scope: Arc::default(),
     };
     (run, events)
 }

@@ -129,6 +129,7 @@ pub fn scheduled(folder: &Path, journaled: bool) -> Result<Figures> {
         emitter,
         interrupt: Interrupt::default(),
         recorder,
+        scope: Arc::default(),
     };
     // Somebody hears the events, as in life.
     let reporter = std::thread::spawn(move || events.into_iter().count());

@@ -121,6 +121,7 @@ impl Bench {
             emitter,
             interrupt: interrupt.clone(),
             recorder: Recorder::none(),
+            scope: Arc::default(),
         };
         std::thread::scope(|scope| {
             let runner = scope.spawn(|| {

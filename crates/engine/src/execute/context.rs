@@ -28,6 +28,7 @@ use crate::{
     remote::{LOCK_FOLDER, Transport},
     source::{Sources, Vars},
     state::Recorder,
+    task::RunScope,
     template::{Engine, Layer, Scope},
 };
 
@@ -101,6 +102,7 @@ pub(super) struct Context {
     pub emitter: Emitter,
     pub interrupt: Interrupt,
     pub recorder: Recorder,
+    pub scope: Arc<RunScope>,
     pub locks: Locks,
     pub guard: QuorumGuard,
     pub foresight: Arc<Foresight>,
@@ -153,6 +155,7 @@ impl Context {
             emitter: run.emitter,
             interrupt: run.interrupt,
             recorder: run.recorder,
+            scope: run.scope,
             unpacked: Unpacked::default(),
             tasks,
         }

@@ -56,6 +56,7 @@ use crate::{
     source::Sources,
     ssh::Connector,
     state::Recorder,
+    task::RunScope,
 };
 
 /// What a run works on.
@@ -69,6 +70,8 @@ pub struct Run {
     pub interrupt: Interrupt,
     /// Where it is recorded what happens, and what happened before.
     pub recorder: Recorder,
+    /// What its actions have in common, and those of other graphs of the same run.
+    pub scope: Arc<RunScope>,
 }
 
 /// Runs the graph to its end, or to where it can go.

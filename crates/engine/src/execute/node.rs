@@ -462,6 +462,7 @@ impl NodeRun {
             opener: self.context.sources.opener().cloned(),
             progress: self.progress(),
             masker: self.context.sources.masker().clone(),
+            scope: self.context.scope.clone(),
             reach: self.context.fleet.clone(),
             stop: self.context.interrupt.token(),
         }

@@ -28,6 +28,7 @@ pub(super) fn of(run: &Run) -> Run {
         emitter: Emitter::silent(),
         interrupt: run.interrupt.clone(),
         recorder: Recorder::none(),
+        scope: Arc::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::RunScope;
 use crate::{
     model::{Masker, Outcome},
     remote::{Entry, JobState, MemberWatch, Payload, RemoteError, Session, Step, lock_is_held},
@@ -70,6 +71,8 @@ pub struct ActionContext {
     pub progress: Progress,
     /// Knows what must not be shown.
     pub masker: Masker,
+    /// What the actions of the run have in common.
+    pub scope: Arc<RunScope>,
     /// The way to the other hosts of the inventory.
     pub reach: Arc<dyn Reach>,
     /// Somebody has interrupted the run.
@@ -106,6 +109,7 @@ impl ActionContext {
             opener: None,
             progress: Arc::new(|_, _| {}),
             masker: Masker::default(),
+            scope: Arc::default(),
             reach: Arc::new(Alone),
             stop: CancellationToken::new(),
         }

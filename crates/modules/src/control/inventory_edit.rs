@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// Files are read, changed and written by one task at a time.
-static TURN: Mutex<()> = Mutex::new(());
+#[derive(Default)]
+struct EditTurn(Mutex<()>);
 
 /// Edits a file of the inventory, if the entry has not changed since the edit was decided.
 ///
@@ -89,7 +90,8 @@ impl EngineAction for InventoryEdit {
             let path = fs::canonicalize(&self.path).map_err(failed)?;
             let permit = if context.check_mode() { None } else { Some(context.permit()?) };
             // What another cluster's task of this run has written in between must not be lost.
-            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = context.scope.kept::<EditTurn>("");
+            let _turn = turn.0.lock().unwrap_or_else(PoisonError::into_inner);
             let text = fs::read_to_string(&path).map_err(failed)?;
             let entry = self.entry(&text).ok_or_else(|| ActionError::Failed(self.moved()))?;
             let sum = disk::sum(text[entry.clone()].as_bytes());

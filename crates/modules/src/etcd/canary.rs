@@ -1,8 +1,7 @@
 //! `etcd_canary`: sees what clients see, while something is done to the members.
 
 use std::{
-    collections::HashMap,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -83,11 +82,9 @@ struct Call {
     cluster: Cluster,
 }
 
-/// The canaries of this run, by cluster.
-fn aviary() -> &'static Mutex<HashMap<String, Canary>> {
-    static AVIARY: LazyLock<Mutex<HashMap<String, Canary>>> = LazyLock::new(Mutex::default);
-    &AVIARY
-}
+/// The canary of a cluster, which ends with the run at the latest.
+#[derive(Default)]
+struct Cage(Mutex<Option<Canary>>);
 
 impl EngineAction for Call {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
@@ -96,20 +93,21 @@ impl EngineAction for Call {
             if context.check_mode() {
                 return Ok(Outcome::ok());
             }
-            let canaries = || aviary().lock().unwrap_or_else(PoisonError::into_inner);
+            let cage = context.scope.kept::<Cage>(cluster);
+            let canary = || cage.0.lock().unwrap_or_else(PoisonError::into_inner);
             if *state == State::Stopped {
-                let canary = canaries().remove(cluster);
-                return Ok(match canary {
+                let stopped = canary().take();
+                return Ok(match stopped {
                     Some(canary) => self.told(&canary.sight()),
                     None => Outcome { msg: "there was none".into(), ..Outcome::ok() },
                 });
             }
-            let sight = canaries().get(cluster).map(Canary::sight);
+            let sight = canary().as_ref().map(Canary::sight);
             if let Some(sight) = sight {
                 return Ok(self.told(&sight));
             }
             let clients = self.cluster.clients(context).await?;
-            canaries().insert(cluster.clone(), Canary::start(clients, key.clone()));
+            *canary() = Some(Canary::start(clients, key.clone()));
             Ok(self.told(&Sight::default()))
         })
     }

@@ -1,11 +1,6 @@
 //! `etcd_release`: the binary of a release, out of the catalogue.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
-};
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -87,7 +82,7 @@ impl Module for EtcdRelease {
             sha256,
             whence,
             keep: (!self.replace).then_some(version),
-            turn: self.cluster.filter(|_| self.replace).map(|cluster| shared(&TURNS, &cluster)),
+            turn: self.cluster.filter(|_| self.replace),
         })))
     }
 }
@@ -106,16 +101,17 @@ struct Install {
     whence: Whence,
     /// A server that runs must be of this version.
     keep: Option<Version>,
-    /// Only one of those that have it writes to its disk.
-    turn: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// The cluster of which only one member at a time writes to its disk.
+    turn: Option<String>,
 }
 
-type Shared<K, V> = LazyLock<Mutex<HashMap<K, Weak<V>>>>;
+/// The sum of a file, which members that are installed at the same time share.
+#[derive(Default)]
+struct Sum(OnceCell<Fingerprint>);
 
-/// The sums of files, which members that are installed at the same time share.
-static SUMS: Shared<PathBuf, OnceCell<Fingerprint>> = LazyLock::new(Mutex::default);
-/// Whose turn it is in each cluster.
-static TURNS: Shared<String, tokio::sync::Mutex<()>> = LazyLock::new(Mutex::default);
+/// Held by the one of a cluster that writes.
+#[derive(Default)]
+struct WriteTurn(tokio::sync::Mutex<()>);
 
 impl EngineAction for Install {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
@@ -145,12 +141,13 @@ impl Install {
         if asked.failed || !wanted {
             return Ok(asked);
         }
-        self.check(file).await?;
+        self.check(context, file).await?;
         if context.check_mode() {
             return Ok(asked);
         }
-        let _turn = match &self.turn {
-            Some(turn) => Some(turn.lock().await),
+        let turn = self.turn.as_ref().map(|cluster| context.scope.used::<WriteTurn>(cluster));
+        let _turn = match &turn {
+            Some(turn) => Some(turn.0.lock().await),
             None => None,
         };
         let staged = context.upload(file).await?;
@@ -158,9 +155,10 @@ impl Install {
     }
 
     /// What is here must be what the catalogue says, or nothing is sent.
-    async fn check(&self, file: &Path) -> Result<(), ActionError> {
-        let found = shared(&SUMS, &file.to_owned()).get_or_try_init(|| place::fingerprint(file)).await?.sha256.clone();
-        if found == self.sha256 {
+    async fn check(&self, context: &ActionContext, file: &Path) -> Result<(), ActionError> {
+        let sum = context.scope.used::<Sum>(&file.to_string_lossy());
+        let found = &sum.0.get_or_try_init(|| place::fingerprint(file)).await?.sha256;
+        if *found == self.sha256 {
             return Ok(());
         }
         let file = file.display();
@@ -191,16 +189,4 @@ async fn refuse_other(context: &ActionContext, version: Version) -> Result<(), A
 
 fn is_tarball(name: &str) -> bool {
     name.ends_with(".tar.gz") || name.ends_with(".tgz")
-}
-
-/// What all that need it at the same time have in common.
-fn shared<K: Hash + Eq + Clone, V: Default>(all: &Shared<K, V>, key: &K) -> Arc<V> {
-    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|_, one| one.strong_count() > 0);
-    if let Some(one) = all.get(key).and_then(Weak::upgrade) {
-        return one;
-    }
-    let one = Arc::default();
-    all.insert(key.clone(), Arc::downgrade(&one));
-    one
 }

@@ -1,8 +1,7 @@
 //! `etcd_service`: a member that runs, with what it should have read.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -98,17 +97,11 @@ struct Converge {
     cluster: Cluster,
 }
 
-/// The member that may restart, and one that did not come up with what is new.
+/// One member of a cluster at a time: the one that may restart, and one that did not come up with what is new.
 #[derive(Default)]
 struct Turn {
     restarts: tokio::sync::Mutex<()>,
     failed: Mutex<Option<String>>,
-}
-
-/// One member of a cluster at a time.
-fn turn(cluster: &str) -> Arc<Turn> {
-    static TURNS: LazyLock<Mutex<HashMap<String, Arc<Turn>>>> = LazyLock::new(Mutex::default);
-    TURNS.lock().unwrap_or_else(PoisonError::into_inner).entry(cluster.to_owned()).or_default().clone()
 }
 
 impl EngineAction for Converge {
@@ -158,7 +151,7 @@ impl Converge {
             self.tell_address(context, &clients, &now, next).await?;
         }
         let outcome = context.run(self.payload("start")).await?;
-        self.remember(outcome.failed);
+        self.remember(context, outcome.failed);
         Ok(outcome.with("restarted", false))
     }
 
@@ -169,7 +162,7 @@ impl Converge {
         next: &[&str],
         now: Option<&str>,
     ) -> Result<Outcome, ActionError> {
-        let turn = turn(&self.cluster.name);
+        let turn = context.scope.kept::<Turn>(&self.cluster.name);
         let _mine = turn.restarts.lock().await;
         self.is_first_to_fail(&turn)?;
         let clients = self.cluster.clients(context).await?;
@@ -187,18 +180,18 @@ impl Converge {
         }
         let outcome = context.run(self.payload("restart")).await?;
         if outcome.failed {
-            self.remember(true);
+            self.remember(context, true);
             return Ok(outcome);
         }
         let healthy = self.await_healthy(&clients, &before).await;
-        self.remember(healthy.is_err());
+        self.remember(context, healthy.is_err());
         healthy?;
         Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
     }
 
     /// Whether this member is the one that did not come up. It may come up at a second try.
-    fn remember(&self, failed: bool) {
-        let turn = turn(&self.cluster.name);
+    fn remember(&self, context: &ActionContext, failed: bool) {
+        let turn = context.scope.kept::<Turn>(&self.cluster.name);
         let mut known = turn.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed {
             *known = Some(self.module.name.clone());

@@ -1,10 +1,6 @@
 //! `download`: a file from a URL, brought by the target itself or by the operator.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http_body_util::BodyExt;
 use indexmap::IndexMap;
@@ -23,7 +19,7 @@ use crate::{
     http::{self, Client, Direct, HttpError, Trust},
     model::{Effects, FileMode, Seconds, Value},
     remote::Payload,
-    task::Permit,
+    task::{Permit, RunScope},
 };
 
 const BODY: &str = concat!(
@@ -230,9 +226,9 @@ impl EngineAction for Bring {
             if asked.failed || context.check_mode() || !wanted {
                 return Ok(asked);
             }
-            let cell = shared(&self.sha256);
+            let download = shared(&context.scope, &self.sha256);
             let permit = context.permit()?;
-            let (scratch, fingerprint) = cell.get_or_try_init(|| self.download(&permit)).await?;
+            let (scratch, fingerprint) = download.0.get_or_try_init(|| self.download(&permit)).await?;
             let staged = context.upload(scratch.path()).await?;
             context.run(self.place.staged(&staged, fingerprint)).await
         })
@@ -261,19 +257,15 @@ type Downloaded = (Scratch, Fingerprint);
 
 /// The download of a file with this checksum: hosts that want it at the same time share one. It goes away with the
 /// last of them.
-fn shared(sha256: &str) -> Arc<OnceCell<Downloaded>> {
-    static SHARED: LazyLock<Mutex<HashMap<String, Weak<OnceCell<Downloaded>>>>> = LazyLock::new(Mutex::default);
-    if sha256.is_empty() {
-        return Arc::default();
+#[derive(Default)]
+struct SharedDownload(OnceCell<Downloaded>);
+
+fn shared(scope: &RunScope, sha256: &str) -> Arc<SharedDownload> {
+    match sha256 {
+        // Nobody knows that they are the same.
+        "" => Arc::default(),
+        sha256 => scope.used(sha256),
     }
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.retain(|_, download| download.strong_count() > 0);
-    if let Some(download) = shared.get(sha256).and_then(Weak::upgrade) {
-        return download;
-    }
-    let download = Arc::default();
-    shared.insert(sha256.to_owned(), Arc::downgrade(&download));
-    download
 }
 
 #[cfg(test)]
@@ -293,14 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn hosts_share_a_download_while_any_of_them_uses_it() {
+    fn hosts_share_a_download_only_if_it_has_a_checksum() {
+        let scope = RunScope::default();
         let sum = "a".repeat(64);
-        let first = shared(&sum);
-        assert!(Arc::ptr_eq(&first, &shared(&sum)));
-        assert!(!Arc::ptr_eq(&first, &shared(&"b".repeat(64))));
-        assert!(!Arc::ptr_eq(&shared(""), &shared("")), "without a checksum nobody knows that they are the same");
-        let gone = Arc::downgrade(&first);
-        drop(first);
-        assert!(gone.upgrade().is_none());
+        let first = shared(&scope, &sum);
+        assert!(Arc::ptr_eq(&first, &shared(&scope, &sum)));
+        assert!(!Arc::ptr_eq(&shared(&scope, ""), &shared(&scope, "")));
     }
 }

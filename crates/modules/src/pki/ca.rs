@@ -1,9 +1,8 @@
 //! `pki_ca`: the authority of a cluster.
 
 use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use schemars::JsonSchema;
@@ -110,43 +109,44 @@ pub(crate) fn failed(error: PkiError) -> ActionError {
     })
 }
 
-/// Authorities that were opened: their keys are decrypted once, however many members there are.
-static OPENED: LazyLock<Mutex<HashMap<Key, Arc<Authority>>>> = LazyLock::new(Mutex::default);
-
-/// The state folder and the cluster.
-type Key = (PathBuf, String);
+/// The authority of a cluster once it was opened: its key is decrypted once, however many members there are.
+#[derive(Default)]
+struct Opened(Mutex<Option<Arc<Authority>>>);
 
 /// The authority of a cluster, if there is one. What it signs must be worth something to the members.
 pub(crate) async fn authority(
     context: &ActionContext,
     cluster: &Cluster,
 ) -> Result<Option<Arc<Authority>>, ActionError> {
-    let key = (context.state.clone(), cluster.name.clone());
-    if let Some(known) = OPENED.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-        return Ok(Some(known.clone()));
+    let known = opened(context, &cluster.name).0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if known.is_some() {
+        return Ok(known);
     }
-    let opened = on_a_thread(context, cluster, |_, tls, keeping| Authority::open(tls, keeping)).await?;
-    if let Some(authority) = &opened {
+    let there = on_a_thread(context, cluster, |_, tls, keeping| Authority::open(tls, keeping)).await?;
+    if let Some(authority) = &there {
         is_trusted(&context.state, &cluster.name, authority)?;
     }
-    Ok(opened.map(|authority| remember(key, authority)))
+    Ok(there.map(|authority| remember(context, &cluster.name, authority)))
 }
 
 async fn make(context: &ActionContext, cluster: &Cluster) -> Result<Arc<Authority>, ActionError> {
     let made = on_a_thread(context, cluster, Authority::make).await?;
-    Ok(remember((context.state.clone(), cluster.name.clone()), made))
+    Ok(remember(context, &cluster.name, made))
 }
 
-fn remember(key: Key, authority: Authority) -> Arc<Authority> {
+fn opened(context: &ActionContext, cluster: &str) -> Arc<Opened> {
+    context.scope.kept::<Opened>(cluster)
+}
+
+fn remember(context: &ActionContext, cluster: &str, authority: Authority) -> Arc<Authority> {
     let authority = Arc::new(authority);
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner).insert(key, authority.clone());
+    *opened(context, cluster).0.lock().unwrap_or_else(PoisonError::into_inner) = Some(authority.clone());
     authority
 }
 
 /// Which authority signs has changed.
 pub(super) fn forget(context: &ActionContext, cluster: &str) {
-    let key = (context.state.clone(), cluster.to_owned());
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    *opened(context, cluster).0.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Opening a key may ask for a passphrase, and so take its time.
