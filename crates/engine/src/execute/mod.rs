@@ -4,42 +4,32 @@
 //! summary. Never prints; never rereads a playbook.
 //!
 //! ```text
-//! scheduler   what may run, and `settle`: what becomes of nodes whose predecessors have ended
-//!    └─ fusion    which nodes could share an exec, as far as the graph tells
-//!         └─ segment    runs them: `prepare` tells how many fit, each is settled as it ends
-//!              └─ node    one of them: conditions, arguments, verdict; `begin` and `finish`
+//! schedule    what may run (`scheduler`), what becomes of nodes whose predecessors have ended (`settle`), which nodes could
+//!    │        share an exec (`fusion`), whose turn it is (`turns`)
+//!    └─ perform    `segment` runs nodes of one target, one or many: `prepare` tells how many fit; `node` is one of them
+//!         ├─ policy     what has to be so around a step: `once`, `locks`, `guard` with `spare`, `foresight`
+//!         └─ fleet      the way to hosts
 //! ```
 
 mod context;
-mod detached;
 mod fleet;
-mod foresight;
-mod fusion;
-mod guard;
 mod interrupt;
-mod items;
-mod locks;
-mod node;
 mod observe;
-mod once;
-mod pending;
-mod prepare;
+mod perform;
+mod policy;
 mod registered;
 mod rehearsal;
-mod scheduler;
-mod segment;
-mod settle;
-mod spare;
+mod schedule;
 mod specials;
-mod surroundings;
-mod turns;
 mod unlock;
 mod unpacked;
-mod verdict;
 mod visit;
-mod wanted;
 
 use std::sync::Arc;
+
+use perform::{items, node, prepare, segment, surroundings, verdict};
+use policy::{foresight, guard, locks, once, pending, wanted};
+use schedule::{fusion, scheduler, settle, turns};
 
 pub use context::RunOptions;
 pub use interrupt::Interrupt;

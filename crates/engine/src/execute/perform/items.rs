@@ -1,6 +1,6 @@
 //! The items of a loop: each by itself, and all of them together.
 
-use super::{
+use crate::execute::{
     context::layer,
     foresight::unknown,
     node::{NodeRun, Trouble},
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// One item, and what people see of it.
-pub(super) struct Item {
+pub(in crate::execute) struct Item {
     value: Value,
     shown: Value,
     names: Layer,
@@ -21,14 +21,14 @@ pub(super) struct Item {
 
 /// What came of the items so far.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(in crate::execute) struct Gathered {
     all: Outcome,
     results: Vec<Value>,
 }
 
 impl NodeRun {
     /// Runs all items, one after the other.
-    pub(super) async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, Trouble> {
         let list = self.items(items, scope);
         if let Some(why) = self.reads.take() {
             return Ok(unknown(why));
@@ -48,7 +48,7 @@ impl NodeRun {
         Ok(self.all_items(gathered, None))
     }
 
-    pub(super) fn items(&self, items: &Loop, scope: &Scope) -> Result<Vec<Node>, Trouble> {
+    pub(in crate::execute) fn items(&self, items: &Loop, scope: &Scope) -> Result<Vec<Node>, Trouble> {
         let list = self.render(&items.items, scope)?;
         match list.as_seq() {
             Some(list) => Ok(list.to_vec()),
@@ -57,7 +57,7 @@ impl NodeRun {
     }
 
     /// The item, and the scope in which it is seen.
-    pub(super) fn enter(&self, items: &Loop, position: usize, item: &Node, scope: &Scope) -> (Item, Scope) {
+    pub(in crate::execute) fn enter(&self, items: &Loop, position: usize, item: &Node, scope: &Scope) -> (Item, Scope) {
         let value = item.to_value();
         let mut entries = vec![(items.var.to_string(), value.clone())];
         entries.extend(items.index_var.as_ref().map(|name| (name.to_string(), position.into())));
@@ -72,7 +72,7 @@ impl NodeRun {
     }
 
     /// An item whose task is at fault fails by itself, so that the others still run.
-    pub(super) fn gather(
+    pub(in crate::execute) fn gather(
         &self,
         gathered: &mut Gathered,
         item: Item,
@@ -94,7 +94,7 @@ impl NodeRun {
     }
 
     /// The playbook's own view of a result, with all that is known by now.
-    pub(super) fn judged_later(&self, item: Option<&Item>, outcome: Outcome) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn judged_later(&self, item: Option<&Item>, outcome: Outcome) -> Result<Outcome, Trouble> {
         if outcome.skipped || (self.task.changed_when.is_empty() && self.task.failed_when.is_empty()) {
             return Ok(outcome);
         }
@@ -104,7 +104,7 @@ impl NodeRun {
     }
 
     /// The outcome of the whole loop; `of` says how many items there are, should some be missing.
-    pub(super) fn all_items(&self, gathered: Gathered, of: Option<usize>) -> Outcome {
+    pub(in crate::execute) fn all_items(&self, gathered: Gathered, of: Option<usize>) -> Outcome {
         let Gathered { mut all, results } = gathered;
         if let Some(of) = of {
             all.failed = true;
@@ -120,7 +120,7 @@ impl NodeRun {
 }
 
 impl Gathered {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::execute) fn len(&self) -> usize {
         self.results.len()
     }
 

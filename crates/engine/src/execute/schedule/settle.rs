@@ -8,14 +8,14 @@ use crate::{
 
 /// How a node ended, and through whose fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(in crate::execute) struct Fate {
     pub status: Status,
     /// For nodes that did not run: the one that failed.
     pub cause: Option<NodeIndex>,
 }
 
 impl Fate {
-    pub(super) fn new(status: Status) -> Self {
+    pub(in crate::execute) fn new(status: Status) -> Self {
         Self { status, cause: None }
     }
 
@@ -30,7 +30,7 @@ impl Fate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(in crate::execute) enum Decision {
     /// Run it, for these hosts.
     Run(Vec<HostId>),
     /// It ends here without running.
@@ -38,7 +38,7 @@ pub(super) enum Decision {
 }
 
 /// All predecessors have ended; `fates` knows how.
-pub(super) fn decide(graph: &Graph, fates: &[Option<Fate>], index: NodeIndex) -> Decision {
+pub(in crate::execute) fn decide(graph: &Graph, fates: &[Option<Fate>], index: NodeIndex) -> Decision {
     let node = graph.node(index);
     match node.kind {
         NodeKind::BlockEnd(block) => Decision::End(block_end(&graph.blocks[block as usize], fates)),

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::{
+use crate::execute::{
     scheduler::{Scheduler, notice},
     settle::{Decision, Fate, decide},
 };
@@ -33,7 +33,7 @@ impl Scheduler {
     /// The node, and those behind it that wait for nothing but the chain itself.
     ///
     /// Walks the graph as if each of them succeeded, and leaves everything as it was.
-    pub(super) fn chain(&mut self, first: NodeIndex) -> Vec<NodeIndex> {
+    pub(in crate::execute) fn chain(&mut self, first: NodeIndex) -> Vec<NodeIndex> {
         let graph = self.context.graph.clone();
         let mut chain = vec![first];
         if !self.can_fuse(graph.node(first)) || graph.task_of(first).is_some_and(|task| is_judged(task)) {
@@ -129,7 +129,7 @@ fn is_alike(first: &Node, node: &Node) -> bool {
 }
 
 /// Whether the operator is asked while the task runs, or right behind it.
-pub(super) fn needs_operator(task: &Task) -> bool {
+pub(in crate::execute) fn needs_operator(task: &Task) -> bool {
     let computed_target = task.delegate_to.as_ref().is_some_and(crate::source::Node::is_template);
     let pauses = task.loops.as_ref().is_some_and(|items| !items.pause.is_zero());
     let repeats = !task.until.is_empty() || task.retries > 0;

@@ -16,20 +16,20 @@ use crate::{
 
 /// What is to be locked: who keeps which locks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(in crate::execute) struct Wanted {
     pub keepers: BTreeMap<HostId, BTreeSet<LockName>>,
     pub clusters: BTreeSet<String>,
 }
 
 /// Tasks that only look, or say that they change nothing, need no lock. Nor does what runs here.
-pub(super) fn changes(task: &Task) -> bool {
+pub(in crate::execute) fn changes(task: &Task) -> bool {
     let is_here = task.on.as_ref().is_some_and(|on| on.value == On::Operator);
     !(task.effects.read_only || (task.effects.opaque && task.says_unchanged()) || is_here)
 }
 
 impl Wanted {
     /// All that is known before anything runs.
-    pub(super) fn by(graph: &Graph, inventory: &Inventory) -> Self {
+    pub(in crate::execute) fn by(graph: &Graph, inventory: &Inventory) -> Self {
         let mut wanted = Self::default();
         for index in graph.work() {
             let node = graph.node(index);
@@ -43,7 +43,7 @@ impl Wanted {
     }
 
     /// What one task needs that turns out to run on this host.
-    pub(super) fn by_task(inventory: &Inventory, target: HostId, task: &Task) -> Self {
+    pub(in crate::execute) fn by_task(inventory: &Inventory, target: HostId, task: &Task) -> Self {
         let mut wanted = Self::default();
         wanted.target(inventory, target, task);
         wanted.spread(inventory);
@@ -86,7 +86,7 @@ impl Wanted {
     }
 
     /// Leaves out what is held already; an exclusive lock does for a shared one.
-    pub(super) fn without(mut self, held: &BTreeMap<HostId, BTreeSet<LockName>>) -> Self {
+    pub(in crate::execute) fn without(mut self, held: &BTreeMap<HostId, BTreeSet<LockName>>) -> Self {
         self.keepers.retain(|keeper, locks| {
             if let Some(held) = held.get(keeper) {
                 locks.retain(|lock| {

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::OwnedMutexGuard;
 
-use super::{node::Trouble, once::Halt, registered::lock, surroundings::Target};
+use crate::execute::{node::Trouble, once::Halt, registered::lock, surroundings::Target};
 use crate::{
     inventory::{Host, HostId, HostKind, Inventory},
     model::{Disruption, Effects, Ending, Outcome, Resource, Value},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Sees to it that clusters keep their quorum while a run lasts.
-pub(super) struct QuorumGuard {
+pub(in crate::execute) struct QuorumGuard {
     inventory: Arc<Inventory>,
     /// What the engine asks about servers in clusters.
     quorum: &'static dyn Quorum,
@@ -38,7 +38,7 @@ pub(super) struct QuorumGuard {
 
 /// Who is about to do something: all that the guard has to know of a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Actor {
+pub(in crate::execute) struct Actor {
     /// For which host.
     pub host: HostId,
     /// In a turn of a rollout.
@@ -51,13 +51,13 @@ pub(super) struct Actor {
 
 /// Members that a step might take down, and must not.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(in crate::execute) struct Watched {
     pub clusters: BTreeSet<String>,
     pub watch: Arc<MemberWatch>,
 }
 
 /// As long as it is there, nobody else is at a member of these clusters.
-pub(super) struct Vigil {
+pub(in crate::execute) struct Vigil {
     _turns: Vec<OwnedMutexGuard<()>>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Vigil {
 type Member<'a> = (&'a Host, &'a str);
 
 impl QuorumGuard {
-    pub(super) fn new(inventory: Arc<Inventory>, quorum: &'static dyn Quorum, state: PathBuf) -> Self {
+    pub(in crate::execute) fn new(inventory: Arc<Inventory>, quorum: &'static dyn Quorum, state: PathBuf) -> Self {
         let mut on: HashMap<HostId, Vec<HostId>> = HashMap::new();
         for member in inventory.hosts().filter(|host| cluster_of(host).is_some()) {
             let hypervisor = inventory.hypervisor_of(member.id).map(|host| host.id);
@@ -77,12 +77,12 @@ impl QuorumGuard {
         Self { inventory, quorum, state, formed, turns, lost, on }
     }
 
-    pub(super) fn quorum(&self) -> &'static dyn Quorum {
+    pub(in crate::execute) fn quorum(&self) -> &'static dyn Quorum {
         self.quorum
     }
 
     /// Waits until nobody else is at these clusters. Nothing more is done once a member was lost.
-    pub(super) async fn keep_vigil(&self, clusters: &BTreeSet<String>) -> Result<Vigil, Trouble> {
+    pub(in crate::execute) async fn keep_vigil(&self, clusters: &BTreeSet<String>) -> Result<Vigil, Trouble> {
         let mut turns = Vec::new();
         // All wait in the same order, so that nobody waits in a circle.
         for cluster in clusters {
@@ -109,7 +109,7 @@ impl QuorumGuard {
 
     /// Refuses what would take a member down outside of its turn. A cluster that was formed from elsewhere is known by what
     /// runs on the target.
-    pub(super) async fn keep_members_up(
+    pub(in crate::execute) async fn keep_members_up(
         &self,
         actor: Actor,
         effects: &Effects,
@@ -142,7 +142,13 @@ impl QuorumGuard {
     }
 
     /// The members to keep an eye on while this runs; nothing if it cannot harm one, or says that it changes nothing.
-    pub(super) fn watched(&self, actor: Actor, effects: &Effects, target: Target, check_mode: bool) -> Option<Watched> {
+    pub(in crate::execute) fn watched(
+        &self,
+        actor: Actor,
+        effects: &Effects,
+        target: Target,
+        check_mode: bool,
+    ) -> Option<Watched> {
         let Target::Host(target) = target else { return None };
         let may_disrupt = effects.disrupts > Disruption::No && !self.takes_down(effects) && !effects.careful;
         if check_mode || !may_disrupt || (effects.opaque && actor.says_unchanged) {
@@ -161,14 +167,14 @@ impl QuorumGuard {
     }
 
     /// A member is not the one it was, or nobody can tell: nothing more may start.
-    pub(super) fn member_lost(&self, host: &str, outcome: Outcome) -> Trouble {
+    pub(in crate::execute) fn member_lost(&self, host: &str, outcome: Outcome) -> Trouble {
         let msg = format!("{}; the run was halted to protect quorum", outcome.msg);
         self.note_lost(host, &outcome);
         Trouble::halted(Halt::MemberLost, Outcome { msg, refused: true, ..outcome })
     }
 
     /// A step under watch whose end nobody saw. `sent_again` if it went out more than once.
-    pub(super) fn out_of_sight(&self, host: &str, trouble: Trouble, sent_again: bool) -> Trouble {
+    pub(in crate::execute) fn out_of_sight(&self, host: &str, trouble: Trouble, sent_again: bool) -> Trouble {
         const UNSEEN: &str = "and it is unknown whether the member still runs";
         match trouble {
             Trouble::Unreachable { msg, sent, .. } if sent || sent_again => {
@@ -201,7 +207,7 @@ impl QuorumGuard {
     }
 
     /// Whether it stops a member's server, or the machine that it is on.
-    pub(super) fn takes_down(&self, effects: &Effects) -> bool {
+    pub(in crate::execute) fn takes_down(&self, effects: &Effects) -> bool {
         let unit = self.quorum.unit();
         let other_unit = |resource: &Resource| matches!(resource, Resource::Unit(name) if name != unit);
         effects.disrupts == Disruption::Yes && !effects.writes.iter().any(other_unit)
@@ -213,7 +219,7 @@ impl QuorumGuard {
     }
 
     /// Members of clusters that go down with a target, in their turn.
-    pub(super) fn members_in_turn(&self, actor: Actor, target: &Host) -> Vec<Member<'_>> {
+    pub(in crate::execute) fn members_in_turn(&self, actor: Actor, target: &Host) -> Vec<Member<'_>> {
         self.members_on(actor, target).filter(|(member, _)| self.has_turn(actor, member)).collect()
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
+use crate::execute::{
     node::{NodeRun, Trouble},
     once::{Halt, Sending},
 };
@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 impl NodeRun {
     /// `async`: starts the command on its own, and asks for it every `poll` seconds.
-    pub(super) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
         let limit = self.task.detach.unwrap_or_default();
         if self.task.poll.is_zero() && payload.watch.is_some() {
             let msg = "with `poll: 0`, etcdrun cannot watch whether this stops a member of a cluster";
@@ -81,13 +81,13 @@ impl NodeRun {
 
     /// Whether the payload runs apart from the connection, because it may take that down with it, or take long. Raw
     /// commands have the ledger.
-    pub(super) fn is_apart(&self, effects: &Effects, check_mode: bool) -> bool {
+    pub(in crate::execute) fn is_apart(&self, effects: &Effects, check_mode: bool) -> bool {
         let disrupts = effects.disrupts > Disruption::No && !effects.opaque;
         disrupts && !check_mode && self.once.is_recorded()
     }
 
     /// Runs the payload apart from the connection, and waits for it: once, however often the connection is lost.
-    pub(super) async fn apart(
+    pub(in crate::execute) async fn apart(
         &self,
         session: &Session,
         payload: Payload,
@@ -126,7 +126,7 @@ impl NodeRun {
 
     /// The job in which an action of the engine reboots the host; or none, if an earlier process has told it to, and it
     /// has booted since.
-    pub(super) async fn reboot_job(&self, session: &Session) -> Result<Option<String>, Trouble> {
+    pub(in crate::execute) async fn reboot_job(&self, session: &Session) -> Result<Option<String>, Trouble> {
         session.note_ledger(&self.context.options.run_id);
         let id = self.once.job_id();
         if self.once.in_flight_since().is_none() {

@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{
+use crate::execute::{
     Interrupt, RunOptions,
     fleet::Fleet,
     node::Trouble,
@@ -42,7 +42,7 @@ pub enum Locking {
 }
 
 /// Why a run may not begin.
-pub(super) enum Refused {
+pub(in crate::execute) enum Refused {
     Held(Vec<String>),
     Interrupted,
     /// Nobody is left to keep the lock of a cluster.
@@ -50,7 +50,7 @@ pub(super) enum Refused {
 }
 
 /// The locks of a run while it lasts.
-pub(super) struct Locks {
+pub(in crate::execute) struct Locks {
     fleet: Arc<Fleet>,
     inventory: Arc<Inventory>,
     emitter: Emitter,
@@ -71,7 +71,7 @@ pub(super) struct Locks {
 type Answers = HashMap<HostId, Result<LockAnswer, RemoteError>>;
 
 impl Locks {
-    pub(super) fn new(
+    pub(in crate::execute) fn new(
         fleet: Arc<Fleet>,
         inventory: Arc<Inventory>,
         emitter: Emitter,
@@ -95,7 +95,7 @@ impl Locks {
     }
 
     /// Takes what the run wants before it begins, or looks who has it.
-    pub(super) async fn take(&self, wanted: impl FnOnce() -> Wanted) -> Result<(), Refused> {
+    pub(in crate::execute) async fn take(&self, wanted: impl FnOnce() -> Wanted) -> Result<(), Refused> {
         match self.locking {
             Locking::None => Ok(()),
             Locking::Look => {
@@ -139,7 +139,7 @@ impl Locks {
 
     /// Makes sure that the host has granted its lock before the task changes anything there. Most have, at the start.
     /// `is_computed` for a target that nobody could know then.
-    pub(super) async fn hold(&self, host: HostId, is_computed: bool, task: &Task) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn hold(&self, host: HostId, is_computed: bool, task: &Task) -> Result<(), Trouble> {
         let Some(wanted) = self.wanted.get().filter(|_| changes(task)) else { return Ok(()) };
         if !is_computed && lock(&self.held).contains_key(&host) {
             return Ok(());
@@ -159,7 +159,7 @@ impl Locks {
 
     /// The host is a new machine. The lock that an old one of this name kept is gone with that one, and is taken again before
     /// anything is changed.
-    pub(super) fn lose(&self, host: HostId) {
+    pub(in crate::execute) fn lose(&self, host: HostId) {
         lock(&self.held).remove(&host);
     }
 
@@ -195,7 +195,7 @@ impl Locks {
     }
 
     /// Releases everything that the run has, or may have, on hosts.
-    pub(super) async fn release(&self, how: Release) {
+    pub(in crate::execute) async fn release(&self, how: Release) {
         let hosts = std::mem::take(&mut *lock(&self.touched));
         self.release_on(hosts, how).await;
     }
@@ -290,7 +290,7 @@ impl Locks {
 
 impl Refused {
     /// What to say, and how the run ends.
-    pub(super) fn end(self) -> (Vec<String>, RunResult) {
+    pub(in crate::execute) fn end(self) -> (Vec<String>, RunResult) {
         match self {
             Self::Held(messages) => (messages, RunResult::LockHeld),
             Self::Interrupted => (Vec::new(), RunResult::Interrupted),
@@ -379,7 +379,7 @@ fn about() -> String {
 }
 
 /// What such a line says: who, and since when.
-pub(super) fn owner(about: &str) -> (Option<Operator>, String) {
+pub(in crate::execute) fn owner(about: &str) -> (Option<Operator>, String) {
     let about: Value = serde_json::from_str(about).unwrap_or_default();
     let since = about["since"].as_str().unwrap_or("an unknown time").to_owned();
     (serde_json::from_value(about["operator"].clone()).ok(), since)

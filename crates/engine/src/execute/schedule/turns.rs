@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{scheduler::Scheduler, settle::Fate};
+use crate::execute::{scheduler::Scheduler, settle::Fate};
 use crate::{
     graph::{Node, NodeIndex, NodeKind, PlayIndex},
     inventory::HostId,
@@ -16,7 +16,7 @@ use crate::{
 
 /// How long turns take.
 #[derive(Default)]
-pub(super) struct Clocks {
+pub(in crate::execute) struct Clocks {
     begun: HashMap<(u32, HostId), Instant>,
     /// By group.
     longest: HashMap<u32, Duration>,
@@ -26,7 +26,7 @@ pub(super) struct Clocks {
 
 impl Scheduler {
     /// All before the node has ended, and this would follow from that alone.
-    pub(super) fn held(&mut self, index: NodeIndex, fate: Fate) {
+    pub(in crate::execute) fn held(&mut self, index: NodeIndex, fate: Fate) {
         let graph = self.context.graph.clone();
         let node = graph.node(index);
         let fate = if self.gives_up() && node.kind.waits() { Fate::new(Status::NotRun) } else { fate };
@@ -126,7 +126,7 @@ impl Scheduler {
 
     /// Gates of a turn that is not over are looked at again, whatever an earlier process has seen; and so is every other gate in
     /// front of something that is not done. What they look at is looked at again, too, if it ages.
-    pub(super) fn gates_to_repeat(&self) -> HashSet<NodeIndex> {
+    pub(in crate::execute) fn gates_to_repeat(&self) -> HashSet<NodeIndex> {
         let graph = &self.context.graph;
         let perishable = |index: &NodeIndex| graph.task_of(*index).is_some_and(|task| task.effects.perishable);
         let mut repeated = self.gates_of_open_turns();

@@ -13,7 +13,7 @@ use std::{
 
 use minijinja::Value;
 
-use super::registered::lock;
+use crate::execute::registered::lock;
 use crate::{
     inventory::HostId,
     playbook::Task,
@@ -21,24 +21,24 @@ use crate::{
 };
 
 #[derive(Default)]
-pub(super) struct Pending {
+pub(in crate::execute) struct Pending {
     names: Mutex<HashSet<(HostId, String)>>,
     was_read: AtomicBool,
 }
 
 impl Pending {
     /// Adds what a task leaves for a host.
-    pub(super) fn add(&self, host: HostId, task: &Task) {
+    pub(in crate::execute) fn add(&self, host: HostId, task: &Task) {
         lock(&self.names).extend(task.leavings().map(|name| (host, name.to_owned())));
     }
 
     /// Whether a template has asked for one of the names since the last call.
-    pub(super) fn was_read(&self) -> bool {
+    pub(in crate::execute) fn was_read(&self) -> bool {
         self.was_read.swap(false, Ordering::Relaxed)
     }
 
     /// The names of one host as variables.
-    pub(super) fn layer(self: &Arc<Self>, host: HostId) -> Layer {
+    pub(in crate::execute) fn layer(self: &Arc<Self>, host: HostId) -> Layer {
         Layer::Dynamic(Arc::new(OfHost { pending: self.clone(), host }))
     }
 }

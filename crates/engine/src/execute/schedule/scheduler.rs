@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use crate::execute::{
     context::Context,
     node::{Finished, NodeRun},
     segment::{self, Errand},
@@ -26,11 +26,11 @@ use crate::{
     rollout::Turns,
 };
 
-pub(super) struct Scheduler {
-    pub(super) context: Arc<Context>,
+pub(in crate::execute) struct Scheduler {
+    pub(in crate::execute) context: Arc<Context>,
     /// Predecessors that have not ended yet.
-    pub(super) waiting: Vec<u32>,
-    pub(super) fates: Vec<Option<Fate>>,
+    pub(in crate::execute) waiting: Vec<u32>,
+    pub(in crate::execute) fates: Vec<Option<Fate>>,
     /// Nodes all of whose predecessors have ended.
     ready: VecDeque<NodeIndex>,
     /// Nodes that may run and wait for a free slot.
@@ -39,7 +39,7 @@ pub(super) struct Scheduler {
     /// What each running task is about.
     started: HashMap<tokio::task::Id, Started>,
     /// Nodes that a running task has, and will run or hand back.
-    pub(super) claimed: Vec<bool>,
+    pub(in crate::execute) claimed: Vec<bool>,
     /// What running tasks say of their nodes.
     sender: UnboundedSender<Finished>,
     receiver: UnboundedReceiver<Finished>,
@@ -52,10 +52,10 @@ pub(super) struct Scheduler {
     aborted: HashMap<PlayIndex, NodeIndex>,
     lost_hosts: HashMap<PlayIndex, HashSet<HostId>>,
     /// Hosts that could not be reached, with the node that found out. Nothing more is tried on them.
-    pub(super) unreachable: HashMap<HostId, NodeIndex>,
+    pub(in crate::execute) unreachable: HashMap<HostId, NodeIndex>,
     begun: HashSet<PlayIndex>,
-    pub(super) turns: Turns,
-    pub(super) clocks: Clocks,
+    pub(in crate::execute) turns: Turns,
+    pub(in crate::execute) clocks: Clocks,
     /// Gates that an earlier process has seen open, which must be seen to be so still.
     gates_to_repeat: HashSet<NodeIndex>,
     interrupted: bool,
@@ -78,7 +78,7 @@ struct Busy {
 }
 
 impl Scheduler {
-    pub(super) fn new(context: Arc<Context>) -> Self {
+    pub(in crate::execute) fn new(context: Arc<Context>) -> Self {
         let graph = context.graph.clone();
         let count = |index| u32::try_from(graph.predecessors(index).count()).unwrap_or(u32::MAX);
         let waiting: Vec<u32> = graph.indices().map(count).collect();
@@ -113,7 +113,7 @@ impl Scheduler {
         scheduler
     }
 
-    pub(super) async fn run(mut self) -> RunResult {
+    pub(in crate::execute) async fn run(mut self) -> RunResult {
         let started = Instant::now();
         self.run_started();
         loop {
@@ -216,24 +216,24 @@ impl Scheduler {
     }
 
     /// Nodes that were held back are asked about once more.
-    pub(super) fn ready_again(&mut self, nodes: Vec<NodeIndex>) {
+    pub(in crate::execute) fn ready_again(&mut self, nodes: Vec<NodeIndex>) {
         self.ready.extend(nodes);
     }
 
     /// Whether nothing more is started.
-    pub(super) fn gives_up(&self) -> bool {
+    pub(in crate::execute) fn gives_up(&self) -> bool {
         self.interrupted || self.halted
     }
 
-    pub(super) fn is_done(&self, index: NodeIndex) -> bool {
+    pub(in crate::execute) fn is_done(&self, index: NodeIndex) -> bool {
         !self.gates_to_repeat.contains(&index) && self.has_ended(index)
     }
 
-    pub(super) fn has_ended(&self, index: NodeIndex) -> bool {
+    pub(in crate::execute) fn has_ended(&self, index: NodeIndex) -> bool {
         self.context.recorder.past(index.index()).is_some_and(|past| past.done.is_some())
     }
 
-    pub(super) fn was_skipped(&self, index: NodeIndex) -> bool {
+    pub(in crate::execute) fn was_skipped(&self, index: NodeIndex) -> bool {
         let past = self.context.recorder.past(index.index()).and_then(|past| past.done.as_ref());
         past.is_some_and(|done| done.status == Status::Skipped)
     }
@@ -375,7 +375,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn is_notified(&self, handler: &Node) -> bool {
+    pub(in crate::execute) fn is_notified(&self, handler: &Node) -> bool {
         notice(handler).is_some_and(|notice| self.notified.contains(&notice))
     }
 
@@ -470,7 +470,7 @@ impl Scheduler {
     }
 
     /// Ends a node that never ran, and says so if a person would miss it.
-    pub(super) fn end(&mut self, index: NodeIndex, fate: Fate) {
+    pub(in crate::execute) fn end(&mut self, index: NodeIndex, fate: Fate) {
         if fate.status == Status::NotRun {
             self.not_run_event(index, fate);
         }
@@ -516,9 +516,9 @@ impl Scheduler {
 }
 
 /// How a handler is notified: by play, host and task.
-pub(super) type Notice = (PlayIndex, HostId, TaskIndex);
+pub(in crate::execute) type Notice = (PlayIndex, HostId, TaskIndex);
 
-pub(super) fn notice(node: &Node) -> Option<Notice> {
+pub(in crate::execute) fn notice(node: &Node) -> Option<Notice> {
     (node.kind == NodeKind::Handler).then_some((node.play, node.host?, node.task?))
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use crate::execute::{
     context::{Context, Watch},
     foresight::{At, Reads, Who, unknown},
     fusion::needs_operator,
@@ -35,7 +35,7 @@ use crate::{
 
 /// What the scheduler needs to know of a finished node.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(in crate::execute) struct Finished {
     pub index: NodeIndex,
     pub hosts: Vec<HostId>,
     pub status: Status,
@@ -49,13 +49,13 @@ pub(super) struct Finished {
 
 impl Finished {
     /// Nothing else is to be said of it.
-    pub(super) fn new(index: NodeIndex, hosts: Vec<HostId>, status: Status) -> Self {
+    pub(in crate::execute) fn new(index: NodeIndex, hosts: Vec<HostId>, status: Status) -> Self {
         Self { index, hosts, status, unknown: false, refused: false, halts: None }
     }
 }
 
 /// Why a node could not come to an outcome.
-pub(super) enum Trouble {
+pub(in crate::execute) enum Trouble {
     Unreachable {
         msg: String,
         hint: Option<String>,
@@ -71,7 +71,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
+    pub(in crate::execute) fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
         let place = problem.span.map(|span| format!(" ({})", context.sources.describe(span))).unwrap_or_default();
         Self::Failed(Box::new(Outcome::failed(format!("{}{place}", problem.message))), problem.help.clone())
     }
@@ -81,11 +81,11 @@ impl Trouble {
         Self::diagnostic(context, first)
     }
 
-    pub(super) fn failed(msg: impl Into<String>) -> Self {
+    pub(in crate::execute) fn failed(msg: impl Into<String>) -> Self {
         Self::Failed(Box::new(Outcome::failed(msg)), None)
     }
 
-    pub(super) fn halted(halt: Halt, outcome: Outcome) -> Self {
+    pub(in crate::execute) fn halted(halt: Halt, outcome: Outcome) -> Self {
         Self::Halted(halt, Box::new(outcome), None)
     }
 }
@@ -117,7 +117,7 @@ impl From<ActionError> for Trouble {
 }
 
 /// One node with what stays the same through its items and retries.
-pub(super) struct NodeRun {
+pub(in crate::execute) struct NodeRun {
     pub context: Arc<Context>,
     pub index: NodeIndex,
     pub play: PlayIndex,
@@ -136,7 +136,7 @@ pub(super) struct NodeRun {
 
 impl NodeRun {
     /// The node for the given hosts; the first of them lends its variables.
-    pub(super) fn new(context: &Arc<Context>, index: NodeIndex, hosts: Vec<HostId>) -> Option<Self> {
+    pub(in crate::execute) fn new(context: &Arc<Context>, index: NodeIndex, hosts: Vec<HostId>) -> Option<Self> {
         let (task, host) = (context.graph.task_of(index)?.clone(), *hosts.first()?);
         let info = context.info(index, host, &task);
         let play = context.graph.node(index).play;
@@ -150,18 +150,18 @@ impl NodeRun {
     }
 
     /// The one place where a node starts.
-    pub(super) fn begin(&self) -> Instant {
+    pub(in crate::execute) fn begin(&self) -> Instant {
         self.context.emitter.emit(EventKind::NodeStarted { node: self.info.clone() });
         Instant::now()
     }
 
     /// Whether it cannot be worked out before it starts: it asks the operator meanwhile, or its hosts have to agree.
-    pub(super) fn needs_operator(&self) -> bool {
+    pub(in crate::execute) fn needs_operator(&self) -> bool {
         needs_operator(&self.task) || (self.task.once_per.is_some() && self.hosts.len() > 1)
     }
 
     /// Runs it by itself: items, attempts and all.
-    pub(super) async fn alone(&self) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn alone(&self) -> Result<Outcome, Trouble> {
         self.start_over();
         if let Some(outcome) = self.context.foresight.may_not_run(&self.who()) {
             return Ok(outcome);
@@ -181,13 +181,13 @@ impl NodeRun {
     }
 
     /// However often it is prepared, its commands have the same names.
-    pub(super) fn start_over(&self) {
+    pub(in crate::execute) fn start_over(&self) {
         self.once.start_over();
         lock(&self.arguments).clear();
     }
 
     /// The variables that it sees, as those of the host; `pending` hears of what is still to come.
-    pub(super) fn scope(&self, host: HostId, pending: Option<&Arc<Pending>>) -> Scope {
+    pub(in crate::execute) fn scope(&self, host: HostId, pending: Option<&Arc<Pending>>) -> Scope {
         let watch = Watch { pending: pending.cloned(), reads: Some(self.reads.clone()) };
         self.context.watched_scope(self.play, host, &self.task, &watch)
     }
@@ -241,21 +241,21 @@ impl NodeRun {
         Err(Trouble::Failed(Box::new(Outcome::failed(msg)), Some(hint)))
     }
 
-    pub(super) fn passed_over(&self) -> Outcome {
+    pub(in crate::execute) fn passed_over(&self) -> Outcome {
         Outcome::skipped(format!("when: {}", texts(&self.task.when)))
     }
 
-    pub(super) fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
+    pub(in crate::execute) fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
         all_hold(&self.context, &self.task.when, scope).map_err(|problem| Trouble::diagnostic(&self.context, &problem))
     }
 
-    pub(super) fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
+    pub(in crate::execute) fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
         let rendered = self.context.engine.render_node(node, scope);
         rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))
     }
 
     /// One item, or the whole of a task without a loop.
-    pub(super) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
         if let Some(known) = self.ruled_out(scope) {
             return self.foresee(known.at.as_ref(), known.result);
         }
@@ -281,7 +281,7 @@ impl NodeRun {
         }
     }
 
-    pub(super) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
         if self.context.foresight.judges_prediction(&self.who(), &outcome) {
             return Ok(unknown("would change something, and what follows depends on its result"));
         }
@@ -319,7 +319,7 @@ impl NodeRun {
     }
 
     /// What `when` makes of a part; nothing if it is to run.
-    pub(super) fn ruled_out(&self, scope: &Scope) -> Option<Known> {
+    pub(in crate::execute) fn ruled_out(&self, scope: &Scope) -> Option<Known> {
         let holds = self.conditions_hold(scope);
         if let Some(known) = self.in_doubt(scope) {
             return Some(known);
@@ -332,7 +332,7 @@ impl NodeRun {
     }
 
     /// What a part is to do and where, with everything rendered; or what is known of it without a target.
-    pub(super) fn resolve(&self, scope: &Scope) -> Result<Work, Known> {
+    pub(in crate::execute) fn resolve(&self, scope: &Scope) -> Result<Work, Known> {
         let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
         if let Some(known) = self.in_doubt(scope) {
             return Err(known);
@@ -384,7 +384,7 @@ impl NodeRun {
 
     /// What every step passes right before it may change something, alone or with others. The quorum is asked about after all that
     /// takes long, and the record comes last: what is on it counts as begun.
-    pub(super) async fn admit(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn admit(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
         let At { effects, target } = at;
         self.context.guard.keep_members_up(self.actor(), effects, *target, || self.session(&scope())).await?;
         if let Target::Host(host) = *target {
@@ -449,7 +449,7 @@ impl NodeRun {
     }
 
     /// What an action reaches: no ledger, no watch, no job of its own.
-    pub(super) fn action_context(&self, session: Arc<Session>, fenced: bool) -> ActionContext {
+    pub(in crate::execute) fn action_context(&self, session: Arc<Session>, fenced: bool) -> ActionContext {
         ActionContext {
             session,
             timeout: self.task.timeout,
@@ -475,18 +475,23 @@ impl NodeRun {
     }
 
     /// Whether the task only looks: as it says itself, or as the whole run does.
-    pub(super) fn check_mode(&self) -> bool {
+    pub(in crate::execute) fn check_mode(&self) -> bool {
         self.task.check_mode.unwrap_or(self.context.options.check_mode)
     }
 
     /// What the module makes of the rendered arguments.
-    pub(super) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
+    pub(in crate::execute) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
         let args = self.render(&self.task.args, scope)?;
         self.note_arguments(&args);
         self.build_module(self.task.module, &args, scope)
     }
 
-    pub(super) fn build_module(&self, module: &ModuleSpec, args: &Node, scope: &Scope) -> Result<Built, Trouble> {
+    pub(in crate::execute) fn build_module(
+        &self,
+        module: &ModuleSpec,
+        args: &Node,
+        scope: &Scope,
+    ) -> Result<Built, Trouble> {
         let check_mode = self.check_mode();
         let folders = self.context.folders(self.index, &self.task);
         let build = BuildContext {
@@ -517,7 +522,13 @@ impl NodeRun {
     }
 
     /// The payload as a step that runs once, and only while its lock is held, where that matters.
-    pub(super) fn step(&self, session: &Session, payload: Payload, effects: &Effects, check_mode: bool) -> Step {
+    pub(in crate::execute) fn step(
+        &self,
+        session: &Session,
+        payload: Payload,
+        effects: &Effects,
+        check_mode: bool,
+    ) -> Step {
         let fenced = self.once.can_change(effects, check_mode);
         Step { entry: self.once.entry(effects, check_mode), fenced, ..session.step(payload, check_mode) }
     }
@@ -540,11 +551,11 @@ impl NodeRun {
     }
 
     /// Whether what was lost on its way may be sent again, now.
-    pub(super) async fn goes_again(&self, sending: &mut Sending, error: &RemoteError) -> bool {
+    pub(in crate::execute) async fn goes_again(&self, sending: &mut Sending, error: &RemoteError) -> bool {
         self.may_go_again(sending, error) && sending.prepare_again(&self.context.interrupt, 0).await
     }
 
-    pub(super) fn may_go_again(&self, sending: &mut Sending, error: &RemoteError) -> bool {
+    pub(in crate::execute) fn may_go_again(&self, sending: &mut Sending, error: &RemoteError) -> bool {
         let again = sending.may_go_again(&self.once, error);
         if again {
             let msg = format!("{error}; asking the host what became of it");
@@ -554,7 +565,7 @@ impl NodeRun {
     }
 
     /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
-    pub(super) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
         match outcome.ending {
             Ending::Own | Ending::TimedOut => Ok(outcome),
             Ending::InDoubt => {
@@ -567,7 +578,7 @@ impl NodeRun {
     }
 
     /// Takes over what the node left behind in an earlier process.
-    pub(super) fn inherit(&self, done: &Done) {
+    pub(in crate::execute) fn inherit(&self, done: &Done) {
         if let Some(left) = &done.left {
             self.restore(left, done.status);
         }
@@ -586,7 +597,7 @@ impl NodeRun {
     }
 
     /// The one place where a node that ran is settled.
-    pub(super) fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+    pub(in crate::execute) fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
         let mut halts = None;
         let (outcome, status, hint) = match result {
             Ok(outcome) => {
@@ -650,7 +661,7 @@ impl NodeRun {
     }
 
     /// As check mode sees it.
-    pub(super) fn who(&self) -> Who<'_> {
+    pub(in crate::execute) fn who(&self) -> Who<'_> {
         let node = self.context.graph.node(self.index);
         Who {
             host: self.host,
@@ -663,7 +674,11 @@ impl NodeRun {
     }
 
     /// What came of a part, once it is held against what earlier tasks would have changed.
-    pub(super) fn foresee(&self, at: Option<&At>, result: Result<Outcome, Trouble>) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn foresee(
+        &self,
+        at: Option<&At>,
+        result: Result<Outcome, Trouble>,
+    ) -> Result<Outcome, Trouble> {
         self.context.foresight.foresee(&self.who(), at, result)
     }
 
@@ -703,7 +718,7 @@ impl NodeRun {
     }
 
     /// As the quorum guard sees it.
-    pub(super) fn actor(&self) -> Actor {
+    pub(in crate::execute) fn actor(&self) -> Actor {
         Actor {
             host: self.host,
             has_turn: self.context.graph.play(self.play).rolls,
@@ -713,7 +728,7 @@ impl NodeRun {
     }
 
     /// A step under watch whose end nobody saw.
-    pub(super) fn out_of_sight(&self, trouble: Trouble) -> Trouble {
+    pub(in crate::execute) fn out_of_sight(&self, trouble: Trouble) -> Trouble {
         self.context.guard.out_of_sight(self.info.host.as_str(), trouble, self.once.was_resent())
     }
 
@@ -734,35 +749,35 @@ impl NodeRun {
     }
 
     /// The same, for a result of an earlier process.
-    pub(super) fn restore(&self, outcome: &Outcome, status: Status) {
+    pub(in crate::execute) fn restore(&self, outcome: &Outcome, status: Status) {
         self.context.registered.restore_items(&self.task, &self.hosts, outcome);
         self.remember(outcome, status);
     }
 
-    pub(super) fn sets_facts(&self) -> bool {
+    pub(in crate::execute) fn sets_facts(&self) -> bool {
         matches!(self.task.module.traits.sets, Sets::Arguments)
     }
 
-    pub(super) fn remember_facts(&self, outcome: &Outcome) {
+    pub(in crate::execute) fn remember_facts(&self, outcome: &Outcome) {
         self.context.registered.keep_facts(&self.task, &self.hosts, outcome);
     }
 }
 
 /// What a module makes of its arguments.
-pub(super) struct Built {
+pub(in crate::execute) struct Built {
     pub effects: Effects,
     pub action: Action,
     pub check_mode: bool,
 }
 
 /// A part whose result is known without its target, and what it would do where, as far as that is known.
-pub(super) struct Known {
+pub(in crate::execute) struct Known {
     pub result: Result<Outcome, Trouble>,
     pub at: Option<At>,
 }
 
 /// What a part is to do, with everything rendered.
-pub(super) struct Work {
+pub(in crate::execute) struct Work {
     pub at: At,
     pub action: Action,
     pub check_mode: bool,
@@ -774,7 +789,7 @@ const LIVE_LIMIT: usize = 256 * 1024;
 
 impl NodeRun {
     /// Hands live output on as events, up to a limit: a flood must not outlive its command in a queue.
-    pub(super) fn live(&self, stderr: bool, text: &[u8]) {
+    pub(in crate::execute) fn live(&self, stderr: bool, text: &[u8]) {
         if !self.context.options.live_output || self.task.no_log {
             return;
         }

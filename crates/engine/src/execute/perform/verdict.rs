@@ -1,6 +1,6 @@
 //! `changed_when`, `failed_when` and `until`: the playbook's own view of a result.
 
-use super::context::{Context, layer};
+use crate::execute::context::{Context, layer};
 use crate::{
     model::{Outcome, Value},
     playbook::{Expression, Task},
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The scope in which a result is judged: it is visible under its registered name and as `result`.
-pub(super) fn judging_scope(task: &Task, scope: &Scope, result: Value) -> Scope {
+pub(in crate::execute) fn judging_scope(task: &Task, scope: &Scope, result: Value) -> Scope {
     let name = task.register.as_ref().map_or("result", |name| &***name);
     let mut entries = vec![(name.to_owned(), result.clone())];
     if name != "result" {
@@ -19,7 +19,12 @@ pub(super) fn judging_scope(task: &Task, scope: &Scope, result: Value) -> Scope 
 }
 
 /// Applies `changed_when` and `failed_when`. Each is a list of which all must hold.
-pub(super) fn judge(context: &Context, task: &Task, scope: &Scope, outcome: &mut Outcome) -> Result<(), Diagnostic> {
+pub(in crate::execute) fn judge(
+    context: &Context,
+    task: &Task,
+    scope: &Scope,
+    outcome: &mut Outcome,
+) -> Result<(), Diagnostic> {
     if task.changed_when.is_empty() && task.failed_when.is_empty() {
         return Ok(());
     }
@@ -37,7 +42,11 @@ pub(super) fn judge(context: &Context, task: &Task, scope: &Scope, outcome: &mut
     Ok(())
 }
 
-pub(super) fn all_hold(context: &Context, conditions: &[Expression], scope: &Scope) -> Result<bool, Diagnostic> {
+pub(in crate::execute) fn all_hold(
+    context: &Context,
+    conditions: &[Expression],
+    scope: &Scope,
+) -> Result<bool, Diagnostic> {
     for condition in conditions {
         if !context.engine.eval_bool(&condition.value, condition.span, scope)? {
             return Ok(false);
@@ -46,6 +55,6 @@ pub(super) fn all_hold(context: &Context, conditions: &[Expression], scope: &Sco
     Ok(true)
 }
 
-pub(super) fn texts(conditions: &[Expression]) -> String {
+pub(in crate::execute) fn texts(conditions: &[Expression]) -> String {
     conditions.iter().map(|condition| &*condition.value).collect::<Vec<_>>().join(" and ")
 }

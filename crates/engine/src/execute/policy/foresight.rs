@@ -10,7 +10,7 @@ use std::{
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
-use super::{node::Trouble, registered::lock, scheduler::Notice, surroundings::Target};
+use crate::execute::{node::Trouble, registered::lock, scheduler::Notice, surroundings::Target};
 use crate::{
     graph::PlayIndex,
     inventory::{HostId, Inventory},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What is foreseen and not done, while a run in check mode lasts.
-pub(super) struct Foresight {
+pub(in crate::execute) struct Foresight {
     inventory: Arc<Inventory>,
     /// The whole run only looks.
     check_mode: bool,
@@ -28,7 +28,7 @@ pub(super) struct Foresight {
 }
 
 /// Whose result is looked at: all that matters of a node here.
-pub(super) struct Who<'a> {
+pub(in crate::execute) struct Who<'a> {
     pub host: HostId,
     pub play: PlayIndex,
     /// Where the graph says that it runs.
@@ -72,14 +72,14 @@ struct Change {
 }
 
 /// What a part of a node does, and where.
-pub(super) struct At {
+pub(in crate::execute) struct At {
     pub effects: Effects,
     pub target: Target,
 }
 
 /// Hears of reads that no plan can answer.
 #[derive(Debug, Default)]
-pub(super) struct Reads(Mutex<Option<String>>);
+pub(in crate::execute) struct Reads(Mutex<Option<String>>);
 
 impl Reads {
     fn note(&self, why: String) {
@@ -87,13 +87,13 @@ impl Reads {
     }
 
     /// Why what was rendered since the last call is worth nothing, if that is so.
-    pub(super) fn take(&self) -> Option<String> {
+    pub(in crate::execute) fn take(&self) -> Option<String> {
         lock(&self.0).take()
     }
 }
 
 impl Foresight {
-    pub(super) fn new(inventory: Arc<Inventory>, check_mode: bool) -> Self {
+    pub(in crate::execute) fn new(inventory: Arc<Inventory>, check_mode: bool) -> Self {
         Self { inventory, check_mode, foreseen: Mutex::default() }
     }
 
@@ -103,27 +103,27 @@ impl Foresight {
     }
 
     /// The names of a host as variables, for as far as they are in doubt.
-    pub(super) fn layer(self: &Arc<Self>, host: HostId, reads: &Arc<Reads>) -> Layer {
+    pub(in crate::execute) fn layer(self: &Arc<Self>, host: HostId, reads: &Arc<Reads>) -> Layer {
         Layer::Dynamic(Arc::new(Doubtful { foresight: self.clone(), host, reads: reads.clone() }))
     }
 
-    pub(super) fn may_notify(&self, notice: Notice, task: &Arc<str>) {
+    pub(in crate::execute) fn may_notify(&self, notice: Notice, task: &Arc<str>) {
         lock(&self.foreseen).handlers.insert(notice, task.clone());
     }
 
-    pub(super) fn notifies(&self, notice: &Notice) {
+    pub(in crate::execute) fn notifies(&self, notice: &Notice) {
         lock(&self.foreseen).handlers.remove(notice);
     }
 
     /// A handler of which nobody knows whether it will be notified.
-    pub(super) fn may_not_run(&self, who: &Who<'_>) -> Option<Outcome> {
+    pub(in crate::execute) fn may_not_run(&self, who: &Who<'_>) -> Option<Outcome> {
         let notice = who.notice.filter(|_| self.check_mode)?;
         let task = lock(&self.foreseen).handlers.get(&notice).cloned()?;
         Some(unknown(format!("runs only if “{task}” changes something")))
     }
 
     /// What came of a part, once it is held against what earlier tasks would have changed.
-    pub(super) fn foresee(
+    pub(in crate::execute) fn foresee(
         &self,
         who: &Who<'_>,
         at: Option<&At>,
@@ -162,7 +162,7 @@ impl Foresight {
     }
 
     /// Whether the target is a guest that is not there yet, so that nobody has to try again.
-    pub(super) fn is_absent(&self, who: &Who<'_>) -> Option<Trouble> {
+    pub(in crate::execute) fn is_absent(&self, who: &Who<'_>) -> Option<Trouble> {
         let target = who.target.unwrap_or(who.host);
         let is_absent = self.predicts(who) && lock(&self.foreseen).absent.contains(&target);
         is_absent.then(|| Trouble::Unreachable { msg: "it was not there before".to_owned(), hint: None, sent: false })
@@ -219,7 +219,7 @@ impl Foresight {
     }
 
     /// The node has ended: what it leaves for these hosts, others may read.
-    pub(super) fn leave(&self, who: &Who<'_>, hosts: &[HostId], outcome: &Outcome) {
+    pub(in crate::execute) fn leave(&self, who: &Who<'_>, hosts: &[HostId], outcome: &Outcome) {
         if !self.check_mode {
             return;
         }
@@ -247,7 +247,7 @@ impl Foresight {
     }
 
     /// The playbook wants to judge a result that is not there yet.
-    pub(super) fn judges_prediction(&self, who: &Who<'_>, outcome: &Outcome) -> bool {
+    pub(in crate::execute) fn judges_prediction(&self, who: &Who<'_>, outcome: &Outcome) -> bool {
         let Task { changed_when, failed_when, until, .. } = who.task;
         let conditions = changed_when.iter().chain(failed_when).chain(until);
         let asks = conditions.into_iter().any(|condition| constant(condition).is_none());
@@ -262,7 +262,7 @@ impl Change {
     }
 }
 
-pub(super) fn unknown(why: impl Into<String>) -> Outcome {
+pub(in crate::execute) fn unknown(why: impl Into<String>) -> Outcome {
     Outcome { unknown: true, msg: why.into(), ..Outcome::ok() }
 }
 

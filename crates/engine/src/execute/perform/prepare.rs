@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
+use crate::execute::{
     foresight::{At, unknown},
     items::{Gathered, Item},
     node::{Known, NodeRun, Trouble, Work},
@@ -24,7 +24,7 @@ const HEAVIEST: usize = 512 << 10;
 
 /// Nodes that go out together, as far as they are known.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(in crate::execute) struct Draft {
     pub nodes: VecDeque<Prepared>,
     pub steps: Vec<Step>,
     /// Where and as whom all of it runs.
@@ -41,19 +41,19 @@ pub(super) struct Draft {
 }
 
 /// A node that is ready to run.
-pub(super) struct Prepared {
+pub(in crate::execute) struct Prepared {
     pub run: NodeRun,
     pub parts: VecDeque<Part>,
     pub gathered: Gathered,
 }
 
 /// The whole of a task, or one item of its loop.
-pub(super) struct Part {
+pub(in crate::execute) struct Part {
     pub item: Option<Item>,
     pub work: PartWork,
 }
 
-pub(super) enum PartWork {
+pub(in crate::execute) enum PartWork {
     /// Needs no target: what came of it is known already.
     Known(Known),
     /// The segment's next step.
@@ -67,7 +67,7 @@ pub(super) enum PartWork {
 
 impl Prepared {
     /// What parts of it do that may change something.
-    pub(super) fn changes(&self) -> impl Iterator<Item = &At> {
+    pub(in crate::execute) fn changes(&self) -> impl Iterator<Item = &At> {
         self.parts.iter().filter_map(|part| match &part.work {
             PartWork::Awaited { at, changes: true } => Some(at),
             _ => None,
@@ -91,7 +91,7 @@ struct Plan {
 
 impl Draft {
     /// Adds a node, or hands it back if it has to wait for what the others leave, or for the operator.
-    pub(super) fn add(&mut self, run: NodeRun) -> Result<(), Box<NodeRun>> {
+    pub(in crate::execute) fn add(&mut self, run: NodeRun) -> Result<(), Box<NodeRun>> {
         let scope = run.scope(run.host, Some(&self.pending));
         let planned = run.plan(&scope);
         let reads_pending = self.pending.was_read();

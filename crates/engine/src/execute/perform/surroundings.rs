@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::node::{NodeRun, Trouble};
+use crate::execute::node::{NodeRun, Trouble};
 use crate::{
     compile::OPERATOR_NAMES,
     inventory::{HostId, HostKind},
@@ -13,13 +13,13 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Target {
+pub(in crate::execute) enum Target {
     Host(HostId),
     Operator,
 }
 
 impl NodeRun {
-    pub(super) fn session(&self, scope: &Scope) -> Result<Session, Trouble> {
+    pub(in crate::execute) fn session(&self, scope: &Scope) -> Result<Session, Trouble> {
         let target = self.target(scope)?;
         let link = match target {
             Target::Host(host) => self.context.fleet.link(host),
@@ -35,7 +35,7 @@ impl NodeRun {
         Ok(link.session(surroundings))
     }
 
-    pub(super) fn target(&self, scope: &Scope) -> Result<Target, Trouble> {
+    pub(in crate::execute) fn target(&self, scope: &Scope) -> Result<Target, Trouble> {
         if let Some(target) = self.context.graph.node(self.index).target {
             return Ok(Target::Host(target));
         }

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use crate::execute::{
     Interrupt,
     context::Context,
     foresight::At,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// What one exec is to do, and whom to tell.
-pub(super) struct Errand {
+pub(in crate::execute) struct Errand {
     pub context: Arc<Context>,
     /// In the order they run in, with the hosts that each of them speaks for.
     pub nodes: Vec<(NodeIndex, Vec<HostId>)>,
@@ -38,7 +38,7 @@ pub(super) struct Errand {
 }
 
 /// Runs as many of the nodes as fit together; each is reported when it has ended. The others were not touched.
-pub(super) async fn run(errand: Errand) {
+pub(in crate::execute) async fn run(errand: Errand) {
     let Errand { context, nodes, stop, finished } = errand;
     let mut rest = nodes.into_iter();
     let Some((index, hosts)) = rest.next() else { return };

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Interrupt, node::Trouble};
+use crate::execute::{Interrupt, node::Trouble};
 use crate::{
     graph::NodeIndex,
     model::{Effects, Outcome, RunResult, Status},
@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Why nothing more may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Halt {
+pub(in crate::execute) enum Halt {
     InDoubt,
     /// A member of a cluster was taken down, or may have been.
     MemberLost,
@@ -42,7 +42,7 @@ pub(super) enum Halt {
 
 impl Halt {
     /// Neither `ignore_errors` nor a rescue knows what was done, or has a say in whether a cluster can spare a member.
-    pub(super) fn status(self) -> Status {
+    pub(in crate::execute) fn status(self) -> Status {
         match self {
             Self::InDoubt | Self::MemberLost | Self::Unlocked => Status::Failed,
             Self::Withheld | Self::Unrecorded => Status::NotRun,
@@ -50,7 +50,7 @@ impl Halt {
     }
 
     /// How a run ends that was halted for it.
-    pub(super) fn result(self) -> RunResult {
+    pub(in crate::execute) fn result(self) -> RunResult {
         match self {
             Self::Unlocked => RunResult::LockHeld,
             Self::MemberLost | Self::Withheld => RunResult::GateRefused,
@@ -60,7 +60,7 @@ impl Halt {
 }
 
 /// The journal of one node: what is on record of it, and the names of its commands in the ledger of its target.
-pub(super) struct Once {
+pub(in crate::execute) struct Once {
     recorder: Recorder,
     run: Arc<str>,
     index: usize,
@@ -77,7 +77,7 @@ pub(super) struct Once {
 
 impl Once {
     /// `live` if its commands report their output as it comes.
-    pub(super) fn new(
+    pub(in crate::execute) fn new(
         recorder: Recorder,
         run: Arc<str>,
         (index, id): (NodeIndex, Arc<str>),
@@ -89,11 +89,11 @@ impl Once {
     }
 
     /// However often it is prepared, its commands have the same names.
-    pub(super) fn start_over(&self) {
+    pub(in crate::execute) fn start_over(&self) {
         self.commands.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(in crate::execute) fn is_recorded(&self) -> bool {
         self.recorder.is_some()
     }
 
@@ -103,13 +103,13 @@ impl Once {
     }
 
     /// Whether it has to be on record before it starts.
-    pub(super) fn can_change(&self, effects: &Effects, check_mode: bool) -> bool {
+    pub(in crate::execute) fn can_change(&self, effects: &Effects, check_mode: bool) -> bool {
         let converges = !(effects.read_only || effects.opaque);
         !check_mode && (converges || self.task.detach.is_some() || self.must_run_once(effects, check_mode))
     }
 
     /// Puts on record that the node is about to change something, once. If that fails, it must not.
-    pub(super) async fn intend(&self) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn intend(&self) -> Result<(), Trouble> {
         if self.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() {
             return Ok(());
         }
@@ -120,7 +120,7 @@ impl Once {
     }
 
     /// The next command of this node in the target's ledger, if it needs one: the same name each time.
-    pub(super) fn entry(&self, effects: &Effects, check_mode: bool) -> Option<Entry> {
+    pub(in crate::execute) fn entry(&self, effects: &Effects, check_mode: bool) -> Option<Entry> {
         self.must_run_once(effects, check_mode).then(|| Entry {
             run: self.run.clone(),
             name: self.next_name(),
@@ -137,25 +137,25 @@ impl Once {
     }
 
     /// Names the next command as a job on its target.
-    pub(super) fn job_id(&self) -> String {
+    pub(in crate::execute) fn job_id(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let run: String = self.run.chars().map(plain).collect();
         format!("{run}-{}", self.next_name())
     }
 
     /// How many seconds ago an earlier process began this node, if nobody heard how it ended.
-    pub(super) fn in_flight_since(&self) -> Option<u64> {
+    pub(in crate::execute) fn in_flight_since(&self) -> Option<u64> {
         let began = self.recorder.past(self.index)?.in_flight.as_ref()?;
         Some(began.seconds_ago())
     }
 
-    pub(super) fn was_resent(&self) -> bool {
+    pub(in crate::execute) fn was_resent(&self) -> bool {
         self.resent.load(Ordering::Relaxed)
     }
 
     /// A node that was in flight when an earlier process ended may have changed what it now finds in order.
     /// Handlers and conditions must not miss that.
-    pub(super) fn as_resumed(&self, mut outcome: Outcome, status: Status) -> (Outcome, Status) {
+    pub(in crate::execute) fn as_resumed(&self, mut outcome: Outcome, status: Status) -> (Outcome, Status) {
         let was_begun = || self.in_flight_since().is_some() || self.was_resent();
         let intended = self.intended.load(Ordering::Relaxed);
         if status == Status::Ok && !self.task.effects.opaque && intended && was_begun() {
@@ -169,12 +169,12 @@ impl Once {
     }
 
     /// It was to run behind others, and certainly has not.
-    pub(super) fn not_started(&self) {
+    pub(in crate::execute) fn not_started(&self) {
         let how = Settled { status: Status::NotRun, changed: false, doubt: false, seconds: 0.0, left: None };
         self.recorder.settled(self.index, &self.id, how);
     }
 
-    pub(super) fn settled(&self, outcome: &Outcome, status: Status, doubt: bool, seconds: f64) {
+    pub(in crate::execute) fn settled(&self, outcome: &Outcome, status: Status, doubt: bool, seconds: f64) {
         let sets = !matches!(self.task.module.traits.sets, Sets::Nothing);
         let leaves = self.task.register.is_some() || sets || status == Status::Rescued;
         let left = leaves.then_some(outcome);
@@ -184,7 +184,7 @@ impl Once {
 }
 
 /// Steps on their way, which may have to be sent again.
-pub(super) struct Sending {
+pub(in crate::execute) struct Sending {
     segment: Segment,
     began: Instant,
     lost: Option<Instant>,
@@ -192,13 +192,13 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(steps: Vec<Step>) -> Self {
+    pub(in crate::execute) fn new(steps: Vec<Step>) -> Self {
         Self { segment: Segment { steps }, began: Instant::now(), lost: None, pause: FIRST_PAUSE }
     }
 
     /// Sends the steps, and those that have not ended once more if the connection is lost. `lost` says whether they may be, and
     /// how many of them have ended.
-    pub(super) async fn go(
+    pub(in crate::execute) async fn go(
         mut self,
         session: &Session,
         sink: &dyn StepSink,
@@ -218,7 +218,7 @@ impl Sending {
     /// Whether steps that have not ended may be sent again. The ledger on the target sees to it that commands
     /// run once, and other modules look before they change; so they may be, once it is sure that they were
     /// sent, for as long as a host may take to come back. `once` is that of the node under way.
-    pub(super) fn may_go_again(&mut self, once: &Once, error: &RemoteError) -> bool {
+    pub(in crate::execute) fn may_go_again(&mut self, once: &Once, error: &RemoteError) -> bool {
         if let RemoteError::Lost(_) = error {
             self.lost = Some(Instant::now());
         }
@@ -231,7 +231,7 @@ impl Sending {
     }
 
     /// Waits a moment, and leaves out the first `ended` steps. False if the run is interrupted meanwhile.
-    pub(super) async fn prepare_again(&mut self, interrupt: &Interrupt, ended: usize) -> bool {
+    pub(in crate::execute) async fn prepare_again(&mut self, interrupt: &Interrupt, ended: usize) -> bool {
         if !interrupt.pause(self.pause).await {
             return false;
         }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
+use crate::execute::{
     context::Watch,
     foresight::At,
     node::{NodeRun, Trouble},
@@ -21,7 +21,7 @@ use crate::{
 impl NodeRun {
     /// Another member leads, and each cluster can spare what goes down with this step, now. In the same process, and behind
     /// everything that takes long.
-    pub(super) async fn spare_again(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn spare_again(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
         let At { effects, target: Target::Host(target) } = at else { return Ok(()) };
         let guard = &self.context.guard;
         if !guard.takes_down(effects) {
