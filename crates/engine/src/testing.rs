@@ -114,7 +114,7 @@ pub(crate) fn run(inventory: &Arc<Inventory>, playbook: &str) -> (Run, mpsc::Rec
     (run, events)
 }
 
-/// Ends as it is told to.
+/// Ends as its arguments say.
 #[derive(Deserialize, JsonSchema)]
 struct Say {
     /// Whether it fails.

@@ -332,13 +332,13 @@ impl NodeRun {
     }
 
     /// What a part is to do and where, with everything rendered; or what is known of it without a target.
-    pub(in crate::execute) fn resolve(&self, scope: &Scope) -> Result<Work, Known> {
+    pub(in crate::execute) fn resolve(&self, scope: &Scope) -> Result<Work, Box<Known>> {
         let built = self.build(scope).and_then(|built| Ok((built, self.target(scope)?)));
         if let Some(known) = self.in_doubt(scope) {
-            return Err(known);
+            return Err(Box::new(known));
         }
         let (Built { effects, action, check_mode }, target) =
-            built.map_err(|trouble| Known { result: Err(trouble), at: None })?;
+            built.map_err(|trouble| Box::new(Known { result: Err(trouble), at: None }))?;
         let watched = self.context.guard.watched(self.actor(), &effects, target, check_mode);
         Ok(Work { at: At { effects, target }, action, check_mode, watched })
     }

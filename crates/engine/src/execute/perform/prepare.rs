@@ -190,7 +190,7 @@ impl NodeRun {
         }
         let Work { at, action, check_mode, watched } = match self.resolve(scope) {
             Ok(work) => work,
-            Err(known) => return Some(Err(known)),
+            Err(known) => return Some(Err(*known)),
         };
         match action {
             Action::Engine(_) => None,
