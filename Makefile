@@ -11,13 +11,16 @@ ROUNDS ?= 3
 # How often a rollout is measured; 20 for the published limits.
 RUNS ?= 3
 
-.PHONY: help setup build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
+.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what building and testing need, if it is missing (Debian, as root)
+setup: ## install what building needs, if it is missing (Debian, as root)
 	@.ci/setup
+
+setup-tests: setup ## the same, and what testing needs
+	@.ci/setup tests
 
 build: setup ## build the program into target/release
 	@echo "== build"
@@ -34,15 +37,15 @@ sbom: setup ## write the bill of materials of the program (CycloneDX) to target/
 	@mkdir -p target
 	@.ci/sbom target/etcdrun.cdx.json
 
-test: setup lint lab ## install what is missing, then run all checks and tests
+test: setup-tests lint lab ## install what is missing, then run all checks and tests
 	@.ci/audit quick
 	@echo "== test"
 	@.ci/test
 
-test-lab: lab ## run the tests in the lab whose names match FILTER
+test-lab: setup-tests lab ## run the tests in the lab whose names match FILTER
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked -E 'test(/^lab::/) and test(/$(FILTER)/)'
 
-test-long: setup lab ## run all tests: what takes minutes, lifetimes of clusters in emulated guests, kills at every step
+test-long: setup-tests lab ## run all tests: what takes minutes, lifetimes of clusters in emulated guests, kills at every step
 	ETCDRUN_TEST_PART=all ETCDRUN_TEST_KILLS=all .ci/test
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 
@@ -69,7 +72,7 @@ taste: setup ## run a first playbook on three hosts on loopback
 	@tests/taste.sh
 
 demo: setup lab ## create an etcd cluster on three virtual hypervisors
-	cargo build --locked --quiet
+	cargo build --locked
 	@tests/demo.sh
 
 demo-down: lab ## remove what `make demo` has created
@@ -80,7 +83,7 @@ bench: setup lab ## measure etcdrun against other tools and its own limits (FILT
 	@target/release/bench --filter '$(FILTER)' --rounds $(ROUNDS) --runs $(RUNS)
 
 lab: ## build the program of the lab
-	cargo build --locked --quiet -p etcdrun-lab
+	cargo build --locked -p etcdrun-lab
 
 lab-up: setup lab ## start the lab: virtual hypervisors and hosts (HYPERVISORS=3 HOSTS=10)
 	@target/debug/lab up --hypervisors $(HYPERVISORS) --hosts $(HOSTS)

@@ -4,6 +4,9 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -18,12 +21,45 @@ pub(crate) fn provide(say: &(dyn Fn(&str) + Sync)) -> Result<PathBuf> {
     say(&format!("images, in {CACHE} (the first time this takes minutes)"));
     let cache = cache()?;
     let mut build = command(&format!("{RECIPES}/build"), [&cache]);
-    let output = build.stderr(Stdio::inherit()).output().with_context(|| format!("could not start {RECIPES}/build"))?;
+    let is_over = AtomicBool::new(false);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| tell(&cache, say, &is_over));
+        let output = build.stderr(Stdio::inherit()).output();
+        is_over.store(true, Ordering::Relaxed);
+        output
+    });
+    let output = output.with_context(|| format!("could not start {RECIPES}/build"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let folder = said.lines().last().map(PathBuf::from);
     match folder {
         Some(folder) if output.status.success() => Ok(folder),
         _ => bail!("the images could not be built: {RECIPES}/build ended with {}", output.status),
+    }
+}
+
+/// Says every few seconds what a build is at: the last line of each of its logs.
+fn tell(cache: &Path, say: &(dyn Fn(&str) + Sync), is_over: &AtomicBool) {
+    let begun = Instant::now();
+    let mut told = begun;
+    while !is_over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(100));
+        if told.elapsed() < Duration::from_secs(8) {
+            continue;
+        }
+        told = Instant::now();
+        let partial = fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
+        let partial = partial
+            .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".partial")));
+        let logs =
+            partial.flat_map(|path| ["hypervisor", "guest"].map(|name| (name, path.join(format!("{name}.log")))));
+        let at = logs.filter_map(|(name, log)| {
+            let text = fs::read(log).ok()?;
+            let text = String::from_utf8_lossy(&text);
+            Some(format!("{name}: {}", text.lines().rfind(|line| !line.trim().is_empty())?.trim()))
+        });
+        let at: Vec<_> = at.collect();
+        let at = if at.is_empty() { "base system".to_owned() } else { at.join("; ") };
+        say(&format!("images, at work for {} s ({at})", begun.elapsed().as_secs()));
     }
 }
 
