@@ -16,7 +16,7 @@ use crate::{
     inventory::{self, Inventory},
     model::{Effects, Emitter, Event, Outcome},
     playbook::{self, Embedded, EmbeddedTree, LoadOptions, Place, PlaybookSource},
-    remote::Transport,
+    remote::{Payload, Transport},
     source::{Diagnostics, Sources},
     ssh::{Connector, Options},
     state::{Recorder, StateError},
@@ -155,6 +155,6 @@ impl Module for Command {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        Ok(Action::Done(Box::new(Outcome::ok())))
+        Ok(Action::Remote(Payload::new("true")))
     }
 }

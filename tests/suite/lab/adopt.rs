@@ -4,7 +4,7 @@ use std::process::Command;
 
 use etcdrun_lab::{Kind, etcd, etcd_tools};
 
-use super::{Place, Said};
+use super::{Place, Said, etcdctl_words};
 
 /// Three machines with a cluster of their own, made by hand: certificates by openssl, a unit that nobody but its author knows.
 struct Stranger {
@@ -142,7 +142,7 @@ impl Stranger {
             .args(words)
             .output()
             .unwrap();
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+        etcdctl_words(&output)
     }
 
     /// Everything that must not have changed on the hosts.

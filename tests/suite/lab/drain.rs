@@ -9,7 +9,7 @@ use std::{process::Command, time::Duration};
 use etcdrun_lab::{Host, Kind, etcd, etcd_tools, wait};
 use serde_json::Value;
 
-use super::{Folder, Place, Said, etcd::release};
+use super::{Folder, Place, Said, etcd::release, etcdctl_words};
 
 /// Name, version of etcd, and who its clients are.
 type Kinds = [(&'static str, &'static str, &'static str); 2];
@@ -184,7 +184,7 @@ impl Estate {
             .args(words)
             .output()
             .unwrap();
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+        etcdctl_words(&output)
     }
 
     fn login(&self, cluster: usize) -> Vec<String> {

@@ -10,7 +10,7 @@ use std::{
 
 use etcdrun_lab::{Borrowed, Etcd, Host, Kind, etcd, etcd_tools};
 
-use super::{Folder, Place, Said, lab, rollout_faults::until, web::Web};
+use super::{Folder, Place, Said, etcdctl_words, lab, rollout_faults::until, web::Web};
 
 /// Hosts that are to be one cluster, and the inventory that says so.
 pub(super) struct Site {
@@ -85,7 +85,7 @@ impl Site {
             .args(words)
             .output()
             .unwrap();
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+        etcdctl_words(&output)
     }
 
     fn pki(&self, name: &str) -> String {

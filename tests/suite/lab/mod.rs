@@ -104,3 +104,10 @@ impl Place {
         self.folder.run(&["exec", self.hosts[host].name(), "--connect-timeout", "2", "--", "true"]).code == 0
     }
 }
+
+/// What etcdctl says for people, without the lines of its log: it warns of every call that it repeats.
+fn etcdctl_words(output: &std::process::Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let words = stderr.lines().filter(|line| !line.starts_with("{\"level\":")).flat_map(|line| [line, "\n"]);
+    String::from_utf8_lossy(&output.stdout).into_owned() + &words.collect::<String>()
+}

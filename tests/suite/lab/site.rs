@@ -9,7 +9,7 @@ use std::{
 
 use etcdrun_lab::{Kind, etcd, etcd_tools, wait};
 
-use super::{Place, Said, lab};
+use super::{Place, Said, etcdctl_words, lab};
 
 /// An example with its hypervisors, and what had to be said differently here.
 struct Example {
@@ -113,7 +113,7 @@ impl Example {
             .args(words)
             .output()
             .unwrap();
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+        etcdctl_words(&output)
     }
 
     fn is_healthy(&self, from: Option<usize>) {

@@ -93,7 +93,7 @@ impl Gathering {
                 return Some(());
             }
             "ending" => {
-                self.ending = Ending::parse(words.next()?)?;
+                self.ends(Ending::parse(words.next()?)?);
                 return Some(());
             }
             "endtext" => {
@@ -119,7 +119,20 @@ impl Gathering {
         Some(())
     }
 
+    /// Where nobody knows what happened, nothing else is known better.
+    fn ends(&mut self, ending: Ending) {
+        if self.ending != Ending::InDoubt {
+            self.ending = ending;
+        }
+    }
+
     fn take(&mut self, purpose: Purpose, kept: Kept) {
+        // A job or a ledger may be older than this program, and endings were results then.
+        if let Purpose::Bool(name) = &purpose
+            && let Some(ending) = Ending::parse(name)
+        {
+            return self.ends(ending);
+        }
         let taken = self.taken.saturating_add(cost(&purpose, &kept));
         if taken > RESULTS_LIMIT {
             let limit = RESULTS_LIMIT >> 20;

@@ -70,7 +70,9 @@ struct Run<'a> {
     nonce: Nonce,
     /// Once it is cancelled, no further step starts.
     stop: Option<&'a CancellationToken>,
-    stoppable: bool,
+    stopped: bool,
+    /// The sink alone hears of outcomes.
+    to_sink: bool,
 }
 
 impl Session {
@@ -115,7 +117,7 @@ impl Session {
             drop(Script::of(segment, &nonce, &self.link.fences(), Library::default()));
             return Ok(unsent(segment, sink));
         }
-        let run = Run { files, stop, stoppable: stop.is_some(), ..Run::new(&self.link, as_whom, segment, sink, nonce) };
+        let run = Run { files, stop, to_sink: stop.is_some(), ..Run::new(&self.link, as_whom, segment, sink, nonce) };
         run.go(&self.link.fences(), data).await
     }
 }
@@ -144,7 +146,8 @@ impl<'a> Run<'a> {
             used: false,
             nonce,
             stop: None,
-            stoppable: false,
+            stopped: false,
+            to_sink: false,
         }
     }
 
@@ -170,7 +173,7 @@ impl<'a> Run<'a> {
                 biased;
                 runner = told_to_stop(self.stop, self.runner) => {
                     stopping.set(stop_runner(self.link, self.as_whom, runner, self.nonce.clone()).fuse());
-                    self.stop = None;
+                    (self.stop, self.stopped) = (None, true);
                 }
                 () = &mut stopping => {}
                 result = &mut feeding, if !fed => {
@@ -228,7 +231,7 @@ impl<'a> Run<'a> {
                 self.sink.finished(step, &outcome);
                 self.ended += 1;
                 self.failed |= outcome.failed;
-                if !self.stoppable {
+                if !self.to_sink {
                     self.outcomes.push(*outcome);
                 }
             }
@@ -244,7 +247,7 @@ impl<'a> Run<'a> {
 
     /// Nothing is missing, or what is missing was not wanted any more.
     fn is_complete(&self) -> bool {
-        self.ended == self.segment.steps.len() || self.failed || self.stoppable
+        self.ended == self.segment.steps.len() || self.failed || self.stopped
     }
 
     async fn keep(&mut self, error: bool, bytes: &[u8]) -> Result<(), RemoteError> {

@@ -183,6 +183,7 @@ impl NodeRun {
     /// However often it is prepared, its commands have the same names.
     pub(in crate::execute) fn start_over(&self) {
         self.once.start_over();
+        let _ = self.reads.take();
         lock(&self.arguments).clear();
     }
 

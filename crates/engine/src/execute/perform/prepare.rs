@@ -62,6 +62,8 @@ pub(in crate::execute) enum PartWork {
         at: At,
         /// It has to be on record before it starts.
         changes: bool,
+        /// It might take members down.
+        watched: bool,
     },
 }
 
@@ -69,7 +71,7 @@ impl Prepared {
     /// What parts of it do that may change something.
     pub(in crate::execute) fn changes(&self) -> impl Iterator<Item = &At> {
         self.parts.iter().filter_map(|part| match &part.work {
-            PartWork::Awaited { at, changes: true } => Some(at),
+            PartWork::Awaited { at, changes: true, .. } => Some(at),
             _ => None,
         })
     }
@@ -127,14 +129,14 @@ impl Draft {
         for Planned { item, work } in planned {
             let work = match work {
                 Ok(Plan { session, step, at, watched }) => {
-                    let changes = step.fenced;
+                    let (changes, is_watched) = (step.fenced, step.payload.watch.is_some());
                     self.watched.extend(watched);
                     self.weight += step.weight();
                     self.has_opaque |= at.effects.opaque;
                     self.session.get_or_insert(session);
                     let on_failure = if goes_on { OnFailure::GoOn } else { OnFailure::StopLater };
                     self.steps.push(Step { on_failure, ..*step });
-                    PartWork::Awaited { at, changes }
+                    PartWork::Awaited { at, changes, watched: is_watched }
                 }
                 Err(known) => {
                     self.closed |= match &known.result {

@@ -45,7 +45,9 @@ pub(in crate::execute) async fn run(errand: Errand) {
     let Some(first) = NodeRun::new(&context, index, hosts) else { return };
     let begun = first.begin();
     let mut draft = Draft::default();
-    let alone = match first.needs_operator() {
+    // By itself, each item of a loop is worked out when the one before it has ended, and fails by itself.
+    let is_lone_loop = rest.len() == 0 && first.task.loops.is_some();
+    let alone = match first.needs_operator() || is_lone_loop {
         true => Some(first),
         false => draft.add(first).err().map(|first| *first),
     };
@@ -62,18 +64,20 @@ pub(in crate::execute) async fn run(errand: Errand) {
 
 async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
     let Draft { nodes, steps, session, watched, .. } = draft;
-    let (vigil, unready) = match make_ready(&nodes, &watched).await {
+    let (vigil, unready) = match make_ready(&nodes, &watched, stop).await {
         Ok(vigil) => (vigil, None),
         Err(trouble) => (None, Some(trouble)),
     };
     let interrupt = nodes.front().map(|node| node.run.context.interrupt.clone()).unwrap_or_default();
-    let is_watched = !watched.is_empty();
-    let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, is_watched, finished };
+    let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
     let result = match (session, unready) {
         (Some(_), Some(trouble)) => Err(trouble),
-        (Some(session), None) => send(&session, steps, &course, stop, &interrupt).await.map_err(Trouble::from),
+        (Some(session), None) => {
+            let sent = send(&session, steps, &course, stop, &interrupt).await;
+            sent.map_err(|error| lock(&course.0).out_of_sight(error.into()))
+        }
         (None, _) => Ok(()),
     };
     lock(&course.0).end(result);
@@ -82,12 +86,20 @@ async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: Un
 
 /// Waits for its turn where it may harm members, and lets each node pass what it has to before it may change something, all at
 /// once.
-async fn make_ready(nodes: &VecDeque<Prepared>, watched: &BTreeSet<String>) -> Result<Option<Vigil>, Trouble> {
+async fn make_ready(
+    nodes: &VecDeque<Prepared>,
+    watched: &BTreeSet<String>,
+    stop: &CancellationToken,
+) -> Result<Option<Vigil>, Trouble> {
     let Some(run) = nodes.front().map(|node| &node.run) else { return Ok(None) };
     if let Some(absent) = run.context.foresight.is_absent(&run.who()) {
         return Err(absent);
     }
     let vigil = run.context.guard.keep_vigil(watched).await?;
+    // Whatever the one before it has found, nothing starts any more.
+    if !watched.is_empty() && stop.is_cancelled() {
+        return Err(Trouble::Interrupted);
+    }
     let changes = nodes.iter().flat_map(|node| node.changes().map(|at| (&node.run, at)));
     let admissions = changes.map(|(run, at)| run.admit(at, || run.scope(run.host, None)));
     futures_util::future::try_join_all(admissions).await?;
@@ -115,8 +127,6 @@ struct Course {
     halted: bool,
     /// Of the steps that were sent last.
     steps_ended: usize,
-    /// Some of the steps might take members down.
-    is_watched: bool,
     finished: UnboundedSender<Finished>,
 }
 
@@ -155,9 +165,10 @@ impl Course {
         let Some(part) = self.nodes.front_mut().and_then(|node| node.parts.pop_front()) else { return };
         let Some(run) = self.nodes.front().map(|node| &node.run) else { return };
         let result = run.known(outcome);
-        let at = match &part.work {
-            PartWork::Awaited { at, .. } => Some(at),
-            PartWork::Known(known) => known.at.as_ref(),
+        let (at, result) = match &part.work {
+            PartWork::Awaited { at, watched: true, .. } => (Some(at), result.map_err(|it| run.out_of_sight(it))),
+            PartWork::Awaited { at, .. } => (Some(at), result),
+            PartWork::Known(known) => (known.at.as_ref(), result),
         };
         self.part_ended(part.item, at, result);
         self.settle_known();
@@ -203,13 +214,26 @@ impl Course {
         }
     }
 
+    /// What was sent and not heard of again may have run, all of it.
+    fn out_of_sight(&self, trouble: Trouble) -> Trouble {
+        let parts = self.nodes.iter().flat_map(|node| &node.parts);
+        let is_watched = parts.into_iter().any(|part| matches!(part.work, PartWork::Awaited { watched: true, .. }));
+        match self.nodes.front().filter(|_| is_watched) {
+            Some(node) => node.run.out_of_sight(trouble),
+            None => trouble,
+        }
+    }
+
     fn end_first(&mut self, result: Result<(), Trouble>) {
         let Some(node) = self.nodes.front().filter(|_| !self.halted) else { return };
         match result {
             // Even if we did not see it begin: it may have.
             Err(error) => {
-                let error = if self.is_watched { node.run.out_of_sight(error) } else { error };
-                let result = node.run.foresee(None, Err(error));
+                let at = node.parts.front().and_then(|part| match &part.work {
+                    PartWork::Awaited { at, .. } => Some(at),
+                    PartWork::Known(_) => None,
+                });
+                let result = node.run.foresee(at, Err(error));
                 self.node_ended(Some(result));
             }
             Ok(()) if self.begun.is_none() => {}
@@ -236,5 +260,69 @@ impl StepSink for Live {
 
     fn finished(&self, _: usize, outcome: &Outcome) {
         lock(&self.0).step_ended(outcome.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        execute::once::Halt,
+        model::{Ending, Status},
+        testing::{FLEET, inventory, run},
+    };
+
+    /// A command on m1 of which the host has said nothing yet.
+    fn under_way() -> (Course, Arc<Context>, tokio::sync::mpsc::UnboundedReceiver<Finished>) {
+        let (run, _) = run(&inventory(FLEET), "- hosts: m1\n  tasks:\n    - command: { argv: [reboot] }\n");
+        let context = Arc::new(Context::new(run));
+        let index = context.graph.work().next().unwrap();
+        let hosts = vec![context.graph.node(index).host.unwrap()];
+        let mut draft = Draft::default();
+        assert!(draft.add(NodeRun::new(&context, index, hosts).unwrap()).is_ok());
+        assert_eq!(draft.watched, BTreeSet::from(["prod".to_owned()]));
+        let (finished, events) = tokio::sync::mpsc::unbounded_channel();
+        (Course { nodes: draft.nodes, begun: None, halted: false, steps_ended: 0, finished }, context, events)
+    }
+
+    async fn is_withheld(context: &Context) -> bool {
+        let prod = BTreeSet::from(["prod".to_owned()]);
+        matches!(context.guard.keep_vigil(&prod).await, Err(Trouble::Halted(Halt::Withheld, ..)))
+    }
+
+    #[tokio::test]
+    async fn a_command_in_doubt_keeps_others_from_the_same_cluster() {
+        let (mut course, context, mut events) = under_way();
+        course.step_ended(Outcome { ending: Ending::InDoubt, ..Outcome::failed("another boot") });
+        let finished = events.try_recv().unwrap();
+        assert_eq!((finished.status, finished.halts), (Status::Failed, Some(Halt::InDoubt)));
+        assert!(is_withheld(&context).await);
+    }
+
+    #[tokio::test]
+    async fn a_command_that_nobody_saw_end_keeps_others_from_the_same_cluster() {
+        let (mut course, context, mut events) = under_way();
+        let trouble = course.out_of_sight(RemoteError::Lost("gone".into()).into());
+        course.end(Err(trouble));
+        assert_eq!(events.try_recv().unwrap().halts, Some(Halt::MemberLost));
+        assert!(is_withheld(&context).await);
+    }
+
+    #[tokio::test]
+    async fn a_command_that_fails_keeps_nobody() {
+        let (mut course, context, mut events) = under_way();
+        course.step_ended(Outcome::failed("exit code 1"));
+        assert_eq!(events.try_recv().unwrap().halts, None);
+        assert!(!is_withheld(&context).await);
+    }
+
+    #[tokio::test]
+    async fn what_waited_for_a_cluster_does_not_start_in_a_run_that_ends() {
+        let (course, _, _) = under_way();
+        let stop = CancellationToken::new();
+        let prod = BTreeSet::from(["prod".to_owned()]);
+        assert!(make_ready(&course.nodes, &prod, &stop).await.is_ok());
+        stop.cancel();
+        assert!(matches!(make_ready(&course.nodes, &prod, &stop).await, Err(Trouble::Interrupted)));
     }
 }
