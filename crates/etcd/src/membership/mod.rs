@@ -5,7 +5,7 @@
 //! what was asked for ───────> Request  ─┼──> Change: what the playbook is told, the steps, the inventory's new text
 //! ```
 //!
-//! Pure: it decides and calculates. It connects nowhere, and writes nothing; `cli::member` looks, asks the person, and plays
+//! Pure: it decides and calculates. It connects nowhere, and writes nothing; `cli::support::members` looks, asks the person, and plays
 //! the playbook, in which the same rules are asked again before anything is done.
 
 mod adopt;
