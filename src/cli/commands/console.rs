@@ -6,10 +6,9 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::ConnectionArgs,
+    args::{ConnectionArgs, KnownArgs},
     shell::{at, quote},
-    verb::KnownArgs,
-    visit::Visitor,
+    site::Site,
 };
 
 /// Root, or a user that may become root.
@@ -28,9 +27,9 @@ pub struct ConsoleArgs {
 }
 
 pub fn run(args: &ConsoleArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
-    let member = visitor.host(&args.member)?;
-    let hypervisor = visitor.inventory.hypervisor_of(member.id).ok_or_else(|| {
+    let hosts = Site::load(&args.known, None, invocation)?.connect(&args.connection, invocation)?;
+    let member = hosts.host(&args.member)?;
+    let hypervisor = hosts.inventory.hypervisor_of(member.id).ok_or_else(|| {
         let help = format!("`etcdrun ssh {}` logs in", args.member);
         CliError::usage_with_help(format!("`{}` has no hypervisor, so it has no console", args.member), Some(help))
     })?;
@@ -40,5 +39,5 @@ pub fn run(args: &ConsoleArgs, invocation: &Invocation) -> Result<Exit, CliError
     let hypervisor = hypervisor.clone();
     eprintln!("the console of {} on {}; press Ctrl-] to exit", args.member, hypervisor.name);
     let command = format!("{AS_ROOT}virsh --connect qemu:///system console {}", quote(&args.member));
-    at(visitor, &hypervisor, Some(&command))
+    at(hosts, &hypervisor, Some(&command))
 }

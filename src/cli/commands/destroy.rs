@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    clusters::{find_cluster, section},
+    clusters::{find_cluster, member_names, section},
     shelf::{BucketArgs, absolute},
-    verb::{Known, VerbArgs, confirm_name, foresee, known, play},
+    site::Site,
+    verb::{VerbArgs, confirm_name, foresee, play},
 };
 use crate::{etcd::ClusterRecord, inventory::sections::BackupSection};
 
@@ -43,8 +44,8 @@ pub struct DestroyArgs {
 }
 
 pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
-    find_cluster(&known.inventory, &args.cluster)?;
+    let site = Site::load(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&site.inventory, &args.cluster)?;
     // What goes on was shown and agreed to when it began, and has the variables of then.
     if invocation.resumed.is_some() {
         return play("destroy.yaml", &args.cluster, &json!({}), &args.args, invocation);
@@ -52,7 +53,7 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
     let mut vars = json!({
         "destroy_confirm": args.cluster,
         "destroy_keep_data": args.keep_data,
-        "destroy_backup": wants_backup(args, &known)?,
+        "destroy_backup": wants_backup(args, &site)?,
         "backup_access": args.bucket.vars()?,
     });
     if let Some(to) = &args.backup_to {
@@ -62,7 +63,7 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
         // What is gone already needs no name.
         Exit::Success => return Ok(Exit::Success),
         Exit::WouldChange if args.args.run.check => return Ok(Exit::Success),
-        Exit::WouldChange if !args.no_backup && !is_known(args, &known) => {
+        Exit::WouldChange if !args.no_backup && !is_known(args, &site) => {
             let message = format!(
                 "`{}` has resources on its hosts, but this state directory has no record of it, and no backup can be taken",
                 args.cluster
@@ -77,27 +78,23 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
     }
     let disks =
         if args.keep_data { "Data and disks are moved aside." } else { "Data and disks of guests are DELETED." };
-    let question = format!("Destroy {}, {}? {disks}", args.cluster, members(&known, &args.cluster).join(", "));
+    let question =
+        format!("Destroy {}, {}? {disks}", args.cluster, member_names(&site.inventory, &args.cluster).join(", "));
     confirm_name(&question, &args.cluster, args.yes, invocation)?;
     play("destroy.yaml", &args.cluster, &vars, &args.args, invocation)
 }
 
-fn members(known: &Known, cluster: &str) -> Vec<String> {
-    let members = known.inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
-    members.map(|id| known.inventory.host_by_id(*id).name.to_string()).collect()
-}
-
-fn is_known(args: &DestroyArgs, known: &Known) -> bool {
-    !matches!(ClusterRecord::load(known.state.path(), &args.cluster), Ok(None))
+fn is_known(args: &DestroyArgs, site: &Site) -> bool {
+    !matches!(ClusterRecord::load(site.state.path(), &args.cluster), Ok(None))
 }
 
 /// Of what was never formed, or is gone already, there is nothing to keep.
-fn wants_backup(args: &DestroyArgs, known: &Known) -> Result<bool, CliError> {
-    if args.no_backup || !is_known(args, known) {
+fn wants_backup(args: &DestroyArgs, site: &Site) -> Result<bool, CliError> {
+    if args.no_backup || !is_known(args, site) {
         return Ok(false);
     }
     let section: Option<BackupSection> =
-        known.inventory.cluster(&args.cluster).map(|cluster| section(cluster, "backup")).transpose()?;
+        site.inventory.cluster(&args.cluster).map(|cluster| section(cluster, "backup")).transpose()?;
     match args.backup_to.is_some() || section.is_some_and(|section| section.to.is_some()) {
         true => Ok(true),
         false => {

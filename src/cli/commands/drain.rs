@@ -4,8 +4,9 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    members::{CareArgs, Shared, Site, facts, play},
+    members::{CareArgs, Shared, facts, play},
     moves::{Moves, Pace, agree, count, lives, say, say_what_is_left},
+    site::Site,
     terminal::confirm,
 };
 use crate::{
@@ -53,10 +54,9 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
         }
         return Ok(exit);
     }
-    let site = Site::load(shared, invocation)?;
+    let site = shared.site(invocation)?;
     facts::hypervisor(&site.inventory, hypervisor)?;
-    let state = site.state(shared, invocation);
-    let mut drained = Drained::load(&state)?;
+    let mut drained = Drained::load(&site.state)?;
     let rounds = args.pace.rounds(leaving(&site, hypervisor, &drained)?);
     if rounds.is_empty() {
         invocation.print(&format!("no member runs on {hypervisor}\n"))?;
@@ -66,7 +66,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     drained.mark(hypervisor);
     drained.forget(hypervisor, |gone| !lives(&site.inventory, gone, |_| true));
     let snapshot = !args.care.no_snapshot;
-    let mut moves = Moves { emptied: Some(hypervisor), drained, snapshot, state, shared, invocation };
+    let mut moves = Moves { emptied: Some(hypervisor), drained, snapshot, state: site.state, shared, invocation };
     moves.keep()?;
     let exit = moves.all(rounds)?;
     if shared.run.check {
@@ -86,7 +86,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
 /// The guests stay where they are, and go down with their hypervisor, once their clusters can spare them.
 fn reboot(hypervisor: &str, shared: &Shared, invocation: &Invocation) -> Result<Exit, CliError> {
     if invocation.resumed.is_none() {
-        let site = Site::load(shared, invocation)?;
+        let site = shared.site(invocation)?;
         facts::hypervisor(&site.inventory, hypervisor)?;
         let members =
             site.inventory.clusters().flat_map(|cluster| facts::members(&site.inventory, cluster.name.as_str()));

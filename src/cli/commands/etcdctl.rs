@@ -11,10 +11,9 @@ use tokio::process::Command;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::ConnectionArgs,
+    args::{ConnectionArgs, KnownArgs},
+    site::Site,
     tunnel::{listen, members, query},
-    verb::KnownArgs,
-    visit::Visitor,
 };
 use crate::etcd::Credential;
 
@@ -42,20 +41,21 @@ pub struct EtcdctlArgs {
 }
 
 pub fn run(args: &EtcdctlArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let visitor = Visitor::new(&args.known, &args.connection, args.state_dir.as_deref(), invocation)?;
-    let query = query(&visitor, &args.cluster)?;
-    let code = visitor.runtime.block_on(async {
-        let credential = query.credential(visitor.sources.opener()).await;
+    let site = Site::load(&args.known, args.state_dir.as_deref(), invocation)?;
+    let query = query(&site, &args.cluster)?;
+    let hosts = site.connect(&args.connection, invocation)?;
+    let code = hosts.runtime.block_on(async {
+        let credential = query.credential(site.sources.opener()).await;
         let credential =
             credential.map_err(|error| CliError::usage_with_help(error.message.clone(), error.help.clone()))?;
         let mut endpoints = Vec::new();
-        for member in members(&visitor, &query) {
+        for member in members(&hosts, &query) {
             let address = listen([member].into(), query.client_port, 0).await?;
             endpoints.push(format!("https://{address}"));
         }
         call(&credential, &endpoints, &args.words).await
     });
-    visitor.leave();
+    hosts.leave();
     match code? {
         0 => Ok(Exit::Success),
         code => std::process::exit(code),

@@ -75,10 +75,10 @@ pub fn run(args: &ExecArgs, invocation: &Invocation) -> Result<Exit, CliError> {
 }
 
 fn load(args: &ExecArgs, invocation: &Invocation) -> Result<(Input, Inventory, Option<Graph>), CliError> {
-    let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
+    let mut input = Input::new(&args.inventory.known.keys, Opening::All, invocation);
     input.extra_vars(&args.vars);
-    let inventory = input.inventory(&args.inventory, invocation);
-    let limit = input.limit(&args.inventory, &inventory);
+    let inventory = input.inventory(&args.inventory.known, invocation);
+    let limit = input.limit(args.inventory.limit.as_deref(), &inventory);
     let mut task = task(args, &mut input)?;
     if args.read_only {
         task["changed_when"] = false.into();

@@ -4,8 +4,9 @@ use clap::{Args, Subcommand};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{InventoryArgs, KeyArgs},
-    input::{Input, Opening},
+    args::{KeyArgs, KnownArgs},
+    input::Opening,
+    site::{Files, Site},
 };
 use crate::{
     inventory::{HostId, Inventory, render},
@@ -39,10 +40,8 @@ enum View {
 }
 
 pub fn run(args: &InventoryCommand, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut input = Input::new(&args.keys, Opening::FilesOnly, invocation);
-    let paths = InventoryArgs { inventory: args.inventory.clone(), ..InventoryArgs::default() };
-    let inventory = input.inventory(&paths, invocation);
-    input.check(invocation)?;
+    let known = KnownArgs { inventory: args.inventory.clone(), keys: args.keys.clone() };
+    let Site { inventory, sources, .. } = Site::load_as_if(Files::new(), Opening::FilesOnly, &known, None, invocation)?;
     let text = match &args.view {
         View::List if invocation.json => format!("{:#}\n", render::list_json(&inventory)),
         View::List => render::list_text(&inventory),
@@ -51,8 +50,8 @@ pub fn run(args: &InventoryCommand, invocation: &Invocation) -> Result<Exit, Cli
         View::Host { name } => {
             let host = find_host(&inventory, name)?;
             match invocation.json {
-                true => format!("{:#}\n", render::host_json(&inventory, host, &input.sources)),
-                false => render::host_text(&inventory, host, &input.sources),
+                true => format!("{:#}\n", render::host_json(&inventory, host, &sources)),
+                false => render::host_text(&inventory, host, &sources),
             }
         }
     };

@@ -6,10 +6,9 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::ConnectionArgs,
+    args::{ConnectionArgs, KnownArgs},
     shell::{connect, ended, failed, quote, say},
-    verb::KnownArgs,
-    visit::Visitor,
+    site::Site,
 };
 use crate::{
     etcd::UNIT,
@@ -50,8 +49,8 @@ pub struct LogsArgs {
 }
 
 pub fn run(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
-    let member = visitor.host(&args.member)?.clone();
+    let hosts = Site::load(&args.known, None, invocation)?.connect(&args.connection, invocation)?;
+    let member = hosts.host(&args.member)?.clone();
     if !matches!(member.kind, HostKind::Member { .. }) && args.unit == UNIT {
         let help = "pass --unit for another unit";
         return Err(CliError::usage_with_help(format!("`{}` is not a member", args.member), Some(help.into())));
@@ -59,11 +58,11 @@ pub fn run(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let follow = if args.follow { " --follow" } else { "" };
     let unit = quote(&args.unit);
     let command = format!("{AS_ROOT_SILENTLY}journalctl --no-pager --unit {unit} --lines {}{follow}", args.lines);
-    let code = visitor.runtime.block_on(async {
-        let connection = connect(&visitor, &member).await?;
+    let code = hosts.runtime.block_on(async {
+        let connection = connect(&hosts, &member).await?;
         show(connection.exec(&command).await.map_err(failed)?, invocation).await
     });
-    ended(visitor, code)
+    ended(hosts, code)
 }
 
 /// Shows what a command says, as all that is shown: without secrets, and on a terminal nothing that it would obey.

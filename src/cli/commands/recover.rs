@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::cli::support::{
     CliError, Exit, Invocation,
     clusters::find_cluster,
-    verb::{VerbArgs, confirm_name, known, look, play},
+    site::Site,
+    verb::{VerbArgs, confirm_name, look, play},
 };
 
 #[derive(Args, Debug)]
@@ -34,8 +35,8 @@ pub struct RecoverArgs {
 }
 
 pub fn run(args: &RecoverArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
-    find_cluster(&known.inventory, &args.cluster)?;
+    let site = Site::load(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&site.inventory, &args.cluster)?;
     let mut vars = json!({ "recover_force": args.force });
     if let Some(through) = &args.through {
         vars["recover_through"] = Value::from(through.as_str());

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    clusters::find_cluster,
+    clusters::{find_cluster, member_names},
     runtime::runtime,
     shelf::{BucketArgs, Shelf, absolute},
-    verb::{Known, VerbArgs, confirm, known, play},
+    site::Site,
+    verb::{VerbArgs, confirm, play},
 };
 use crate::{
     backup::{Manifest, Place, newest},
@@ -79,15 +80,9 @@ pub struct RestoreArgs {
 }
 
 pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
-    find_cluster(&known.inventory, &args.cluster)?;
-    let members: Vec<String> = known
-        .inventory
-        .cluster(&args.cluster)
-        .into_iter()
-        .flat_map(|cluster| &cluster.members)
-        .map(|id| known.inventory.host_by_id(*id).name.to_string())
-        .collect();
+    let site = Site::load(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&site.inventory, &args.cluster)?;
+    let members = member_names(&site.inventory, &args.cluster);
     let at = args.at.as_deref().map(restore_time).transpose().map_err(|error| CliError::usage(error.to_string()))?;
     let mut vars = json!({ "restore_force": args.force, "restore_unauthenticated": args.unauthenticated, "backup_access": args.bucket.vars()? });
     let mut set = |name: &str, value: Option<Value>| {
@@ -102,7 +97,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
     set("restore_which", args.backup.clone().map(Value::from));
     let (playbook, hosts) = match &args.into {
         Some(into) => {
-            is_another(args, into, &known)?;
+            is_another(args, into, &site)?;
             // The revisions of the backup stay, so that its hash can be compared.
             set("restore_bump_revision", Some(0.into()));
             set("restore_backup_of", Some(args.backup_of.as_ref().unwrap_or(&args.cluster).clone().into()));
@@ -117,7 +112,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
     if invocation.resumed.is_some() {
         return play(playbook, hosts, &vars, &args.args, invocation);
     }
-    let shelf = Shelf::open(known, &args.cluster, args.from.as_deref(), &args.bucket, invocation)?;
+    let shelf = Shelf::open(site, &args.cluster, args.from.as_deref(), &args.bucket, invocation)?;
     let described = match &shelf.place {
         Place::Folder(path) if path.is_file() => path.display().to_string(),
         _ => {
@@ -141,8 +136,8 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
 }
 
 /// The cluster that a drill makes and destroys is in the inventory too, and it is not the one whose backup it is.
-fn is_another(args: &RestoreArgs, into: &str, known: &Known) -> Result<(), CliError> {
-    find_cluster(&known.inventory, into)?;
+fn is_another(args: &RestoreArgs, into: &str, site: &Site) -> Result<(), CliError> {
+    find_cluster(&site.inventory, into)?;
     if into == args.cluster {
         let help = "add another cluster to the inventory, with its own hosts or guests";
         return Err(CliError::usage_with_help(

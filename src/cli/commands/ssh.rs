@@ -4,10 +4,9 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::ConnectionArgs,
+    args::{ConnectionArgs, KnownArgs},
     shell::{at, quote},
-    verb::KnownArgs,
-    visit::Visitor,
+    site::Site,
 };
 
 #[derive(Args, Debug)]
@@ -28,9 +27,9 @@ pub struct SshArgs {
 }
 
 pub fn run(args: &SshArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let visitor = Visitor::new(&args.known, &args.connection, None, invocation)?;
-    let host = visitor.host(&args.host)?.clone();
+    let hosts = Site::load(&args.known, None, invocation)?.connect(&args.connection, invocation)?;
+    let host = hosts.host(&args.host)?.clone();
     let command =
         (!args.command.is_empty()).then(|| args.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "));
-    at(visitor, &host, command.as_deref())
+    at(hosts, &host, command.as_deref())
 }

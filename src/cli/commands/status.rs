@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::Arc,
     time::Duration,
 };
 
@@ -17,23 +16,20 @@ use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs},
     clusters::find_cluster,
-    input::{Input, Opening},
     mending::{Known, disagreements, orphan},
     query::{Answer, ClusterQuery, LIMIT, Wanted},
-    record::state_folder,
-    run::reach,
+    site::Site,
+    visit::Hosts,
 };
 use crate::{
     etcd::{
         advisories::Concern,
         observe::{AlarmKind, Observation},
     },
-    execute::Visit,
-    inventory::{HostId, Inventory},
+    inventory::HostId,
     model::{ByteSize, Version, one_line},
     modules::{GuestStates, guest_states},
-    pki::Store,
-    report::{Look, MultiProgress, Tone, sanitize},
+    report::{Look, Tone, sanitize},
 };
 
 #[derive(Args, Debug)]
@@ -54,34 +50,25 @@ pub struct StatusArgs {
 }
 
 pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
-    let mut inventory = input.inventory(&args.inventory, invocation);
-    input.check(invocation)?;
+    let site = Site::load(&args.inventory.known, args.state_dir.as_deref(), invocation)?;
+    let inventory = &site.inventory;
     let names: Vec<String> = match &args.cluster {
-        Some(name) => vec![find_cluster(&inventory, name)?],
+        Some(name) => vec![find_cluster(inventory, name)?],
         None => inventory.clusters().map(|cluster| cluster.name.to_string()).collect(),
     };
     if names.is_empty() {
         return Err(CliError::usage("the inventory has no cluster"));
     }
-    let state = state_folder(args.state_dir.as_deref(), &input.inventories, invocation);
-    let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
-    let inventory = Arc::new(inventory);
     let limit = args.connection.connect_timeout.map_or(LIMIT, |seconds| LIMIT.max(Duration::from_secs(seconds)));
-    let queries = names.iter().map(|name| ClusterQuery::new(&inventory, name, Store::new(state.path(), name), limit));
+    let queries = names.iter().map(|name| ClusterQuery::new(&site, name, limit));
     let queries: Vec<ClusterQuery> = queries.collect::<Result<_, _>>()?;
-    let visit = Visit::new(inventory.clone(), connector, &options);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let clusters = runtime.block_on(async {
-        let asking = join_all(queries.iter().map(|query| query.ask_all(&visit, input.sources.opener())));
-        let (answers, guests) = tokio::join!(asking, guests(&queries, &visit, &inventory, limit));
-        let clusters: Vec<ClusterReport> =
-            queries.iter().zip(answers).map(|(query, answers)| query.report(answers, &guests)).collect();
-        // A host that hangs must not keep us.
-        let _ = timeout(Duration::from_secs(2), visit.close()).await;
-        clusters
+    let hosts = site.connect(&args.connection, invocation)?;
+    let clusters: Vec<ClusterReport> = hosts.runtime.block_on(async {
+        let asking = join_all(queries.iter().map(|query| query.ask_all(&hosts.visit, site.sources.opener())));
+        let (answers, guests) = tokio::join!(asking, guests(&queries, &hosts, limit));
+        queries.iter().zip(answers).map(|(query, answers)| query.report(answers, &guests)).collect()
     });
-    runtime.shutdown_background();
+    hosts.leave();
     invocation.print(&match invocation.json {
         true => format!("{:#}\n", serde_json::json!({ "clusters": clusters })),
         false => clusters.iter().map(|cluster| cluster.text(invocation.stdout)).collect::<Vec<_>>().join("\n"),
@@ -260,7 +247,7 @@ struct SeenGuests {
 }
 
 /// Asks hypervisors for their guests, each once. Those without members are asked too: a guest may be left there.
-async fn guests(queries: &[ClusterQuery], visit: &Visit, inventory: &Inventory, limit: Duration) -> Guests {
+async fn guests(queries: &[ClusterQuery], hosts: &Hosts, limit: Duration) -> Guests {
     let mut by_hypervisor: BTreeMap<HostId, Vec<&str>> = BTreeMap::new();
     for member in queries.iter().flat_map(|query| &query.members) {
         if let Some((id, _)) = member.hypervisor.as_ref().filter(|_| member.is_guest) {
@@ -270,12 +257,12 @@ async fn guests(queries: &[ClusterQuery], visit: &Visit, inventory: &Inventory, 
     if by_hypervisor.is_empty() {
         return Guests::new();
     }
-    for host in inventory.hypervisors() {
+    for host in hosts.inventory.hypervisors() {
         by_hypervisor.entry(host.id).or_default();
     }
     let asking = by_hypervisor.into_iter().map(|(id, names)| async move {
-        let hypervisor = inventory.host_by_id(id).name.to_string();
-        let states = match timeout(limit, guest_states(&visit.session(id), &names)).await {
+        let hypervisor = hosts.inventory.host_by_id(id).name.to_string();
+        let states = match timeout(limit, guest_states(&hosts.visit.session(id), &names)).await {
             Ok(states) => states.map_err(|error| format!("{hypervisor}: {error}")),
             Err(_) => Err(format!("{hypervisor}: no answer within {limit:?}")),
         };

@@ -6,10 +6,9 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::ConnectionArgs,
+    args::{ConnectionArgs, KnownArgs},
+    site::Site,
     tunnel::{listen, members, query},
-    verb::KnownArgs,
-    visit::Visitor,
 };
 
 #[derive(Args, Debug)]
@@ -34,10 +33,11 @@ pub struct TunnelArgs {
 }
 
 pub fn run(args: &TunnelArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let visitor = Visitor::new(&args.known, &args.connection, args.state_dir.as_deref(), invocation)?;
-    let query = query(&visitor, &args.cluster)?;
-    let served = visitor.runtime.block_on(async {
-        let members = members(&visitor, &query).into();
+    let site = Site::load(&args.known, args.state_dir.as_deref(), invocation)?;
+    let query = query(&site, &args.cluster)?;
+    let hosts = site.connect(&args.connection, invocation)?;
+    let served = hosts.runtime.block_on(async {
+        let members = members(&hosts, &query).into();
         let address = listen(members, query.client_port, args.port).await?;
         let cluster = &args.cluster;
         let how = format!(
@@ -46,6 +46,6 @@ pub fn run(args: &TunnelArgs, invocation: &Invocation) -> Result<Exit, CliError>
         invocation.print(&how)?;
         Ok(tokio::signal::ctrl_c().await?)
     });
-    visitor.leave();
+    hosts.leave();
     served.map(|()| Exit::Success)
 }

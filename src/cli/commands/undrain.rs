@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    members::{CareArgs, Shared, Site, facts, play},
+    members::{CareArgs, Shared, facts, play},
     moves::{Moves, Pace, agree, count, lives, say, say_what_is_left},
 };
 use crate::{
@@ -39,10 +39,9 @@ pub fn run(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliError
     if invocation.resumed.is_some() {
         return play(Verb::Move, shared, &[], invocation);
     }
-    let site = Site::load(shared, invocation)?;
+    let site = shared.site(invocation)?;
     facts::hypervisor(&site.inventory, hypervisor)?;
-    let state = site.state(shared, invocation);
-    let mut drained = Drained::load(&state)?;
+    let mut drained = Drained::load(&site.state)?;
     let Some(gone) = drained.open(hypervisor) else {
         invocation.print(&format!("{hypervisor} is not drained\n"))?;
         return Ok(Exit::Success);
@@ -57,7 +56,7 @@ pub fn run(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliError
         return Ok(Exit::Interrupted);
     }
     let snapshot = !args.care.no_snapshot;
-    let mut moves = Moves { emptied: None, drained, snapshot, state, shared, invocation };
+    let mut moves = Moves { emptied: None, drained, snapshot, state: site.state, shared, invocation };
     moves.keep()?;
     if !shared.run.check {
         say(&format!("{hypervisor} accepts members again\n"), invocation)?;

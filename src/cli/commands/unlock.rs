@@ -7,16 +7,16 @@ use clap::Args;
 use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs, duration},
-    input::{Input, Opening},
-    record::state_folder,
     run::reach,
+    runtime::runtime,
+    site::Site,
 };
 use crate::{
     execute::{HostLocks, Unlocking},
     inventory::HostId,
     model::one_line,
     report::MultiProgress,
-    state::{RunState, StateError},
+    state::{RunState, StateError, StateFolder},
 };
 
 #[derive(Args, Debug)]
@@ -54,18 +54,13 @@ pub struct UnlockArgs {
 const WAIT: Duration = Duration::from_secs(60);
 
 pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let mut input = Input::new(&args.inventory.keys, Opening::All, invocation);
-    let mut inventory = input.inventory(&args.inventory, invocation);
-    let limit = input.limit(&args.inventory, &inventory);
-    input.check(invocation)?;
-    let id = run_id(args, &input, invocation)?;
-    let hosts: Vec<_> = match limit.and_then(|limit| inventory.select(&limit).ok()) {
-        Some(hosts) => hosts,
-        None => inventory.hosts().map(|host| host.id).collect(),
-    };
-    let state = state_folder(None, &input.inventories, invocation);
+    let mut site = Site::load(&args.inventory.known, args.state_dir.as_deref(), invocation)?;
+    let id = run_id(args, &site.state)?;
+    let hosts = site.select(args.inventory.limit.as_deref(), invocation)?;
+    let Site { mut inventory, state, .. } = site;
+    let hosts = hosts.unwrap_or_else(|| inventory.hosts().map(|host| host.id).collect());
     let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let unlocking = Unlocking::new(Arc::new(inventory), connector, &options, &id);
     let result = runtime.block_on(async {
         let result = unlock(args, &unlocking, &hosts, &id, invocation).await;
@@ -77,8 +72,8 @@ pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError>
 }
 
 /// The whole name. A run of somebody else is not in our state folder, and has to be named in full.
-fn run_id(args: &UnlockArgs, input: &Input, invocation: &Invocation) -> Result<String, CliError> {
-    match state_folder(args.state_dir.as_deref(), &input.inventories, invocation).find(&args.id) {
+fn run_id(args: &UnlockArgs, state: &StateFolder) -> Result<String, CliError> {
+    match state.find(&args.id) {
         Ok(run) if run.state == RunState::Running && !args.force => Err(is_going_on(&run.id.to_string())),
         Ok(run) => Ok(run.id.to_string()),
         Err(error @ StateError::Ambiguous(..)) => Err(error.into()),

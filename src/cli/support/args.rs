@@ -26,19 +26,33 @@ pub struct GlobalArgs {
     pub color: Option<ColorChoice>,
 }
 
-/// Which hosts exist, and which of them to use.
+/// Which inventory, and which keys.
 #[derive(Args, Clone, Debug, Default)]
-pub struct InventoryArgs {
+pub struct KnownArgs {
     /// Inventory file, directory or executable; several are merged [default: inventory/ or inventory.yaml]
     #[arg(short, long, value_name = "PATH", help_heading = "Hosts")]
     pub inventory: Vec<PathBuf>,
 
+    #[command(flatten)]
+    pub keys: KeyArgs,
+}
+
+impl KnownArgs {
+    /// The same, for the hosts of a pattern only.
+    pub fn only(&self, limit: Option<&str>) -> InventoryArgs {
+        InventoryArgs { known: self.clone(), limit: limit.map(str::to_owned) }
+    }
+}
+
+/// Which hosts exist, and which of them to use.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InventoryArgs {
+    #[command(flatten)]
+    pub known: KnownArgs,
+
     /// Only these hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection
     #[arg(short, long, value_name = "PATTERN", help_heading = "Hosts")]
     pub limit: Option<String>,
-
-    #[command(flatten)]
-    pub keys: KeyArgs,
 }
 
 /// Which keys decrypt age files and values.

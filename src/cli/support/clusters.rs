@@ -30,6 +30,12 @@ pub fn find_cluster(inventory: &Inventory, name: &str) -> Result<String, CliErro
     Err(CliError::usage_with_help(format!("there is no cluster `{name}` in the inventory"), help))
 }
 
+/// The names of its members, in their order.
+pub fn member_names(inventory: &Inventory, cluster: &str) -> Vec<String> {
+    let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
+    members.map(|id| inventory.host_by_id(*id).name.to_string()).collect()
+}
+
 /// A section of a cluster whose values are all known.
 pub fn section<T: serde::de::DeserializeOwned + Default>(cluster: &Cluster, name: &str) -> Result<T, CliError> {
     let section = cluster.sections.get(name);

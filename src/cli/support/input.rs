@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     CliError, Invocation,
-    args::{InventoryArgs, KeyArgs, SelectionArgs, VarsArgs},
+    args::{InventoryArgs, KeyArgs, KnownArgs, SelectionArgs, VarsArgs},
     vars::parse_extra_vars,
 };
 use crate::{
@@ -37,6 +37,7 @@ pub enum Opening {
 }
 
 /// Everything read so far, and everything that is wrong with it.
+#[derive(Default)]
 pub struct Input {
     pub sources: Sources,
     pub diagnostics: Diagnostics,
@@ -60,7 +61,8 @@ impl Input {
         self.extra_vars = Arc::new(parse_extra_vars(&args.extra_vars, &mut self.sources, &mut self.diagnostics));
     }
 
-    pub fn inventory(&mut self, args: &InventoryArgs, invocation: &Invocation) -> Inventory {
+    /// The one loader of inventories; `Site` is this for commands that compile nothing.
+    pub fn inventory(&mut self, args: &KnownArgs, invocation: &Invocation) -> Inventory {
         let paths = inventory_paths(&args.inventory, invocation);
         self.inventories.clone_from(&paths);
         if paths.is_empty() {
@@ -72,8 +74,8 @@ impl Input {
     }
 
     /// The limit's pattern, which has the command line as its source.
-    pub fn limit(&mut self, args: &InventoryArgs, inventory: &Inventory) -> Option<Pattern> {
-        let text = args.limit.as_deref()?;
+    pub fn limit(&mut self, limit: Option<&str>, inventory: &Inventory) -> Option<Pattern> {
+        let text = limit?;
         let file = self.sources.add("--limit", text);
         let parsed = Pattern::parse_limit(text, Span::new(file, 0, text.len()), &mut self.sources);
         let checked = parsed.map_err(|problem| vec![problem]).and_then(|limit| inventory.select(&limit).map(|_| limit));
@@ -166,10 +168,10 @@ fn load_all(
     opening: Opening,
     invocation: &Invocation,
 ) -> (Input, Inventory, Vec<Graph>) {
-    let mut input = Input::new(&inventory_args.keys, opening, invocation);
+    let mut input = Input::new(&inventory_args.known.keys, opening, invocation);
     input.extra_vars(&selection.vars);
-    let inventory = input.inventory(inventory_args, invocation);
-    let limit = input.limit(inventory_args, &inventory);
+    let inventory = input.inventory(&inventory_args.known, invocation);
+    let limit = input.limit(inventory_args.limit.as_deref(), &inventory);
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load.clone() };
     // A broken inventory would make every pattern look wrong.
     let whole = !input.diagnostics.has_errors();

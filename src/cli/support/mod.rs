@@ -20,6 +20,7 @@ pub mod run;
 pub mod runtime;
 pub mod shelf;
 pub mod shell;
+pub mod site;
 pub mod terminal;
 pub mod tunnel;
 pub mod vars;

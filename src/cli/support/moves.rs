@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     CliError, Exit, Invocation,
-    members::{Prepared, Shared, Site, decide, facts, play},
+    members::{Ground, Prepared, Shared, decide, facts, play},
     terminal::confirm,
 };
 use crate::{
@@ -75,16 +75,16 @@ impl Moves<'_> {
             return Ok(Exit::Success);
         }
         let (shared, invocation) = (self.shared, self.invocation);
-        let mut site = Site::load(shared, invocation)?;
+        let site = shared.site(invocation)?;
         let asked: Vec<_> = round.iter().map(|it| (it.cluster.as_str(), Some(it.to.as_str()))).collect();
-        let situations = site.look(&asked, shared, invocation)?;
-        site.drained = self.drained.clone();
+        let (mut ground, situations) = Ground::look(site, &asked, shared, invocation)?;
+        ground.drained = self.drained.clone();
         let mut refused = Exit::Success;
         let mut prepared = Vec::new();
         for (departure, situation) in round.iter().zip(&situations) {
-            match decide(&site, &self.request(departure, situation), situation, shared, invocation) {
+            match decide(&ground, &self.request(departure, situation), situation, shared, invocation) {
                 Ok(decided) => {
-                    site = site.meanwhile(decided.files.clone(), shared, invocation)?;
+                    ground = ground.with_files(decided.files.clone(), shared, invocation)?;
                     prepared.push(decided);
                 }
                 // What is wrong with one cluster is told, and does not keep the others.
@@ -141,7 +141,7 @@ impl Moves<'_> {
 
     /// The clusters of those that did not get there, by what the inventory says now.
     fn left(&self, round: &[Departure]) -> Result<Vec<String>, CliError> {
-        let site = Site::load(self.shared, self.invocation)?;
+        let site = self.shared.site(self.invocation)?;
         let is_left = |it: &&Departure| {
             let members = facts::members(&site.inventory, &it.cluster);
             members.iter().any(|member| member.name == it.member && member.hypervisor.as_deref() != Some(&it.to))

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
-use super::{CliError, clusters::section};
+use super::{CliError, clusters::section, site::Site};
 use crate::{
     etcd::{
         Credential, MemberClient,
@@ -49,7 +49,8 @@ pub struct Wanted {
 }
 
 impl ClusterQuery {
-    pub fn new(inventory: &Inventory, name: &str, store: Store, limit: Duration) -> Result<Self, CliError> {
+    pub fn new(site: &Site, name: &str, limit: Duration) -> Result<Self, CliError> {
+        let inventory = &site.inventory;
         let cluster =
             inventory.cluster(name).ok_or_else(|| CliError::usage(format!("there is no cluster `{name}`")))?;
         let etcd: EtcdSection = section(cluster, "etcd")?;
@@ -58,7 +59,7 @@ impl ClusterQuery {
             name: name.to_owned(),
             tls: section(cluster, "tls")?,
             auth: section(cluster, "auth")?,
-            store,
+            store: Store::new(site.state.path(), name),
             client_port: etcd.client_port.unwrap_or(2379),
             members,
             limit,

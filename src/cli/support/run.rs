@@ -16,6 +16,7 @@ use super::{
     args::{ConnectionArgs, RunArgs},
     input::Compiled,
     record::{RunRecord, state_folder},
+    runtime::runtime,
     terminal::{QuietKeys, ask_secret},
 };
 use crate::{
@@ -104,7 +105,7 @@ pub fn execute(
         scope: Arc::default(),
         invocation,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let result = runtime.block_on(runner.run_all(graphs));
     // Whatever still runs there, such as a lookup of a name, is not worth waiting for.
     runtime.shutdown_background();
@@ -144,7 +145,7 @@ pub fn foresee(
             .map_err(|error| CliError::Unexpected(error.to_string()))?,
     };
     let (inventory, sources) = (Arc::new(inventory), Arc::new(input.sources));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let mut texts = Vec::new();
     for graph in graphs.into_iter().map(Arc::new) {
         let run = Run {

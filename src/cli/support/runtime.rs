@@ -1,9 +1,9 @@
-//! The runtime of a command, for all that it waits for.
+//! The runtime of a command.
 
 use tokio::runtime::{Builder, Runtime};
 
-/// One for the whole command. It may be dropped where nothing is left to run; what still runs else, such as a lookup of a name, is not
-/// waited for with `shutdown_background`.
+/// The one way to get a runtime. A command that may leave connections or lookups behind ends it with `shutdown_background`, which does not
+/// wait for them.
 pub fn runtime() -> std::io::Result<Runtime> {
     Builder::new_multi_thread().enable_all().build()
 }

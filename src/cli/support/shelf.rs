@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     CliError, Invocation,
     clusters::{find_cluster, section},
-    verb::Known,
+    site::Site,
 };
 use crate::{
     backup::{Access, BackupError, Kept, Keys, Manifest, Place, Store, Trust, backups},
@@ -33,9 +33,9 @@ pub struct BucketArgs {
     s3_ca: Option<PathBuf>,
 }
 
-pub fn backup_section(known: &Known, cluster: &str) -> Result<BackupSection, CliError> {
+pub fn backup_section(site: &Site, cluster: &str) -> Result<BackupSection, CliError> {
     let found: Option<BackupSection> =
-        known.inventory.cluster(cluster).map(|cluster| section(cluster, "backup")).transpose()?;
+        site.inventory.cluster(cluster).map(|cluster| section(cluster, "backup")).transpose()?;
     Ok(found.unwrap_or_default())
 }
 
@@ -76,7 +76,7 @@ pub fn wrong(error: BackupError) -> CliError {
 
 /// The store that is meant, and what belongs to it.
 pub struct Shelf {
-    pub known: Known,
+    pub site: Site,
     pub section: BackupSection,
     pub store: Store,
     pub place: Place,
@@ -84,14 +84,14 @@ pub struct Shelf {
 
 impl Shelf {
     pub fn open(
-        known: Known,
+        site: Site,
         name: &str,
         from: Option<&str>,
         bucket: &BucketArgs,
         invocation: &Invocation,
     ) -> Result<Self, CliError> {
-        find_cluster(&known.inventory, name)?;
-        let section = backup_section(&known, name)?;
+        find_cluster(&site.inventory, name)?;
+        let section = backup_section(&site, name)?;
         let from = from.or(section.to.as_deref()).ok_or_else(|| {
             let help = "pass --from, or set `backup: {to: ...}` in the cluster";
             CliError::usage_with_help(format!("no backup location for `{name}`"), Some(help.into()))
@@ -102,11 +102,11 @@ impl Shelf {
             invocation.warn(&exposed);
         }
         let store = Store::open(&place, &access).map_err(wrong)?;
-        Ok(Self { known, section, store, place })
+        Ok(Self { site, section, store, place })
     }
 
     pub fn keys(&self, cluster: &str) -> Result<Keys, CliError> {
-        Keys::load(self.known.state.path(), cluster).map_err(unexpected)
+        Keys::load(self.site.state.path(), cluster).map_err(unexpected)
     }
 
     /// What is asked of backups of a cluster.
@@ -116,7 +116,7 @@ impl Shelf {
     }
 
     pub fn opener(&self) -> Option<Arc<dyn Opener>> {
-        self.known.sources.opener().cloned()
+        self.site.sources.opener().cloned()
     }
 
     /// The backups of a cluster; of a name, that one alone.

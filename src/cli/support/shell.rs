@@ -11,7 +11,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{CliError, Exit, visit::Visitor};
+use super::{CliError, Exit, visit::Hosts};
 use crate::{
     inventory::Host,
     shell,
@@ -23,10 +23,10 @@ pub fn quote(word: &str) -> String {
 }
 
 /// A shell or a command there: at a terminal, if there is one here.
-pub fn at(visitor: Visitor, host: &Host, command: Option<&str>) -> Result<Exit, CliError> {
+pub fn at(hosts: Hosts, host: &Host, command: Option<&str>) -> Result<Exit, CliError> {
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-    let code = visitor.runtime.block_on(async {
-        let connection = connect(&visitor, host).await?;
+    let code = hosts.runtime.block_on(async {
+        let connection = connect(&hosts, host).await?;
         if !is_terminal {
             let command = command.unwrap_or("exec ${SHELL:-/bin/sh}");
             return relay(connection.exec(command).await.map_err(failed)?).await;
@@ -36,11 +36,11 @@ pub fn at(visitor: Visitor, host: &Host, command: Option<&str>) -> Result<Exit, 
         let _raw = Raw::begin()?;
         relay(exec).await
     });
-    ended(visitor, code)
+    ended(hosts, code)
 }
 
-pub async fn connect(visitor: &Visitor, host: &Host) -> Result<Connection, CliError> {
-    let session = visitor.visit.session(host.id);
+pub async fn connect(hosts: &Hosts, host: &Host) -> Result<Connection, CliError> {
+    let session = hosts.visit.session(host.id);
     let limit = std::time::Duration::from_secs(60);
     match tokio::time::timeout(limit, session.link.connection()).await {
         Ok(connection) => connection.map_err(|error| CliError::Unreachable(error.to_string())),
@@ -58,8 +58,8 @@ fn size() -> Size {
 }
 
 /// Its code is ours, as ssh has it.
-pub fn ended(visitor: Visitor, code: Result<u32, CliError>) -> Result<Exit, CliError> {
-    visitor.leave();
+pub fn ended(hosts: Hosts, code: Result<u32, CliError>) -> Result<Exit, CliError> {
+    hosts.leave();
     match code? {
         0 => Ok(Exit::Success),
         code => std::process::exit(i32::try_from(code).unwrap_or(1)),

@@ -17,9 +17,10 @@ use super::{
     CliError,
     clusters::find_cluster,
     query::{ClusterQuery, LIMIT},
-    visit::Visitor,
+    site::Site,
+    visit::Hosts,
 };
-use crate::{pki::Store, remote::Session};
+use crate::remote::Session;
 
 /// A member that a connection may go to.
 pub struct Member {
@@ -27,13 +28,13 @@ pub struct Member {
     session: Session,
 }
 
-pub fn query(visitor: &Visitor, cluster: &str) -> Result<ClusterQuery, CliError> {
-    find_cluster(&visitor.inventory, cluster)?;
-    ClusterQuery::new(&visitor.inventory, cluster, Store::new(visitor.state.path(), cluster), LIMIT)
+pub fn query(site: &Site, cluster: &str) -> Result<ClusterQuery, CliError> {
+    find_cluster(&site.inventory, cluster)?;
+    ClusterQuery::new(site, cluster, LIMIT)
 }
 
-pub fn members(visitor: &Visitor, query: &ClusterQuery) -> Vec<Member> {
-    let member = |(id, ip): (_, &str)| Member { ip: ip.to_owned(), session: visitor.visit.session(id) };
+pub fn members(hosts: &Hosts, query: &ClusterQuery) -> Vec<Member> {
+    let member = |(id, ip): (_, &str)| Member { ip: ip.to_owned(), session: hosts.visit.session(id) };
     query.addresses().map(member).collect()
 }
 

@@ -8,18 +8,12 @@ use serde_json::Value;
 
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, KeyArgs, RunArgs, SelectionArgs, VarsArgs},
-    input::{Compiled, Input, Opening, compile_all},
-    record::state_folder,
+    args::{ConnectionArgs, InventoryArgs, KnownArgs, RunArgs, SelectionArgs, VarsArgs},
+    input::{Compiled, Opening, compile_all},
     run::{self, Style},
     terminal,
 };
-use crate::{
-    inventory::Inventory,
-    playbook,
-    source::{Sources, disk},
-    state::StateFolder,
-};
+use crate::{playbook, source::disk};
 
 /// What every verb takes that changes something.
 #[derive(Args, Clone, Debug)]
@@ -35,48 +29,6 @@ pub struct VerbArgs {
 
     #[command(flatten)]
     pub vars: VarsArgs,
-}
-
-/// Which inventory, and which keys.
-#[derive(Args, Clone, Debug, Default)]
-pub struct KnownArgs {
-    /// Inventory file, directory or executable; several are merged [default: inventory/ or inventory.yaml]
-    #[arg(short, long, value_name = "PATH", help_heading = "Hosts")]
-    pub inventory: Vec<PathBuf>,
-
-    #[command(flatten)]
-    pub keys: KeyArgs,
-}
-
-impl KnownArgs {
-    /// The same, for hosts of a pattern alone.
-    pub fn only(&self, limit: Option<&str>) -> InventoryArgs {
-        InventoryArgs { inventory: self.inventory.clone(), limit: limit.map(str::to_owned), keys: self.keys.clone() }
-    }
-}
-
-/// What a verb reads before it plays anything: the inventory alone.
-pub struct Known {
-    pub inventory: Inventory,
-    pub sources: Sources,
-    pub state: StateFolder,
-}
-
-pub fn known(
-    args: &KnownArgs,
-    state_dir: Option<&std::path::Path>,
-    invocation: &Invocation,
-) -> Result<Known, CliError> {
-    let load = || {
-        let mut input = Input::new(&args.keys, Opening::All, invocation);
-        let inventory = input.inventory(&args.only(None), invocation);
-        (input, inventory)
-    };
-    // A run that goes on has the inventory that it began with.
-    let ((mut input, inventory), _) = invocation.loading(load);
-    input.check(invocation)?;
-    let state = state_folder(state_dir, &input.inventories, invocation);
-    Ok(Known { inventory, sources: input.sources, state })
 }
 
 /// A playbook that comes with the program, and what it is played with.

@@ -1,46 +1,31 @@
-//! The way to hosts for commands that run no graph: `ssh`, `console`, `logs`, `tunnel`, `etcdctl`.
+//! The way to hosts for commands that run no graph.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
-use super::{
-    CliError, Invocation,
-    args::ConnectionArgs,
-    run::reach,
-    verb::{KnownArgs, known},
-};
+use super::{CliError, Invocation, args::ConnectionArgs, run::reach, runtime::runtime, site::Site};
 use crate::{
     execute::Visit,
     inventory::{Host, Inventory},
     report::MultiProgress,
-    source::{Sources, did_you_mean},
-    state::StateFolder,
+    source::did_you_mean,
 };
 
-/// An inventory, and the connections to its hosts.
-pub struct Visitor {
+/// The hosts of an inventory, and the connections to them.
+pub struct Hosts {
     pub inventory: Arc<Inventory>,
-    pub sources: Sources,
-    pub state: StateFolder,
     pub visit: Visit,
     pub runtime: Runtime,
 }
 
-impl Visitor {
-    pub fn new(
-        args: &KnownArgs,
-        connection: &ConnectionArgs,
-        state_dir: Option<&Path>,
-        invocation: &Invocation,
-    ) -> Result<Self, CliError> {
-        let known = known(args, state_dir, invocation)?;
-        let (mut inventory, state) = (known.inventory, known.state);
-        let (connector, options) = reach(&mut inventory, connection, &state, MultiProgress::new(), invocation)?;
+impl Hosts {
+    pub fn new(site: &Site, connection: &ConnectionArgs, invocation: &Invocation) -> Result<Self, CliError> {
+        let mut inventory = site.inventory.clone();
+        let (connector, options) = reach(&mut inventory, connection, &site.state, MultiProgress::new(), invocation)?;
         let inventory = Arc::new(inventory);
         let visit = Visit::new(inventory.clone(), connector, &options);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        Ok(Self { inventory, sources: known.sources, state, visit, runtime })
+        Ok(Self { inventory, visit, runtime: runtime()? })
     }
 
     pub fn host(&self, name: &str) -> Result<&Host, CliError> {
@@ -50,9 +35,9 @@ impl Visitor {
         })
     }
 
-    /// Leaves, and is not kept by a host that hangs.
+    /// Closes the connections, and does not wait for a host that hangs.
     pub fn leave(self) {
-        let _ = self.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(2), self.visit.close()).await });
+        let _ = self.runtime.block_on(async { timeout(Duration::from_secs(2), self.visit.close()).await });
         self.runtime.shutdown_background();
     }
 }

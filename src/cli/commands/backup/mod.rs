@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
+    args::KnownArgs,
     clusters::find_cluster,
     shelf::{BucketArgs, Shelf, absolute, backup_section},
-    verb::{KnownArgs, VerbArgs, known, play},
+    site::Site,
+    verb::{VerbArgs, play},
 };
 
 #[derive(Args, Debug)]
@@ -89,8 +91,8 @@ struct WhichArgs {
 
 impl WhichArgs {
     fn shelf(&self, invocation: &Invocation) -> Result<Shelf, CliError> {
-        let known = known(&self.known, self.state_dir.as_deref(), invocation)?;
-        Shelf::open(known, &self.cluster, self.from.as_deref(), &self.bucket, invocation)
+        let site = Site::load(&self.known, self.state_dir.as_deref(), invocation)?;
+        Shelf::open(site, &self.cluster, self.from.as_deref(), &self.bucket, invocation)
     }
 }
 
@@ -105,16 +107,16 @@ pub fn run(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliErr
 
 fn take(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliError> {
     let cluster = args.cluster.as_deref().unwrap_or_default();
-    let known = known(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
-    find_cluster(&known.inventory, cluster)?;
-    let access = args.bucket.access(&backup_section(&known, cluster)?);
+    let site = Site::load(&args.args.known, args.args.run.state_dir.as_deref(), invocation)?;
+    find_cluster(&site.inventory, cluster)?;
+    let access = args.bucket.access(&backup_section(&site, cluster)?);
     let mut vars = json!({ "backup_access": args.bucket.vars()? });
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             vars[name] = value;
         }
     };
-    let to = args.to.clone().or(backup_section(&known, cluster)?.to).unwrap_or_default();
+    let to = args.to.clone().or(backup_section(&site, cluster)?.to).unwrap_or_default();
     if to.starts_with("s3:") {
         access.exposed().iter().for_each(|exposed| invocation.warn(exposed));
     }

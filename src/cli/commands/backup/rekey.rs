@@ -43,7 +43,7 @@ pub fn run(args: &RekeyArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let runtime = runtime()?;
     let found = runtime.block_on(shelf.find(cluster, args.name.as_deref()))?;
     let trust = shelf.trust(cluster, args.unauthenticated)?;
-    let (keys, _) = Keys::make(shelf.known.state.path(), cluster).map_err(unexpected)?;
+    let (keys, _) = Keys::make(shelf.site.state.path(), cluster).map_err(unexpected)?;
     let mut exit = if found.damaged.is_empty() { Exit::Success } else { Exit::TaskFailed };
     for it in &found.damaged {
         invocation.print(&format!("BAD     {}: {}\n", it.name, it.why))?;

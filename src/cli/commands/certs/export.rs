@@ -27,9 +27,9 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: &ExportArgs, common: &Common, invocation: &Invocation) -> Result<Exit, CliError> {
-    let known = common.known(invocation)?;
-    let store = Store::new(known.state.path(), &the_cluster(&known.inventory, args.of.cluster.as_deref())?);
-    let keeping = Keeping { store: &store, opener: known.sources.opener() };
+    let site = common.site(invocation)?;
+    let store = Store::new(site.state.path(), &the_cluster(&site.inventory, args.of.cluster.as_deref())?);
+    let keeping = Keeping { store: &store, opener: site.sources.opener() };
     let user = args.user.as_str();
     let nothing = || {
         let help = Some(format!("`etcdrun certs issue {user}` creates one"));

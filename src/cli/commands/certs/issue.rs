@@ -27,18 +27,18 @@ pub struct IssueArgs {
 }
 
 pub fn run(args: &IssueArgs, common: &Common, invocation: &Invocation) -> Result<Exit, CliError> {
-    let known = common.known(invocation)?;
-    let cluster = the_cluster(&known.inventory, args.of.cluster.as_deref())?;
-    let store = Store::new(known.state.path(), &cluster);
+    let site = common.site(invocation)?;
+    let cluster = the_cluster(&site.inventory, args.of.cluster.as_deref())?;
+    let store = Store::new(site.state.path(), &cluster);
     let user = args.user.as_str();
-    if known.inventory.host(user).is_some() {
+    if site.inventory.host(user).is_some() {
         return Err(CliError::usage(format!(
             "`{user}` is a host: its certificate would also authenticate as a user of that name"
         )));
     }
     let tls: TlsSection =
-        known.inventory.cluster(&cluster).map(|cluster| section(cluster, "tls")).transpose()?.unwrap_or_default();
-    let keeping = Keeping { store: &store, opener: known.sources.opener() };
+        site.inventory.cluster(&cluster).map(|cluster| section(cluster, "tls")).transpose()?.unwrap_or_default();
+    let keeping = Keeping { store: &store, opener: site.sources.opener() };
     let authority = Authority::open(&tls, &keeping).map_err(failed)?;
     let Some(authority) = authority.map(Arc::new) else {
         let help = Some("`etcdrun playbook site.yaml` creates it".to_owned());

@@ -5,7 +5,10 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::failed;
-use crate::cli::support::{CliError, clusters::find_cluster};
+use crate::cli::support::{
+    CliError,
+    clusters::{find_cluster, member_names},
+};
 use crate::{
     inventory::Inventory,
     pki::{Certificate, PkiError, STRANGER, Store},
@@ -38,9 +41,7 @@ pub struct Holders {
 
 impl Holders {
     pub fn of(inventory: &Inventory, cluster: &str) -> Self {
-        let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
-        let members = members.map(|id| inventory.host_by_id(*id).name.to_string()).collect();
-        Self { cluster: cluster.to_owned(), members }
+        Self { cluster: cluster.to_owned(), members: member_names(inventory, cluster) }
     }
 
     fn row(&self, kind: &'static str, name: &str, serial: String, not_after: Timestamp) -> Row {

@@ -18,10 +18,10 @@ pub struct ListArgs {
 }
 
 pub fn run(args: &ListArgs, common: &Common, invocation: &Invocation) -> Result<Exit, CliError> {
-    let known = common.known(invocation)?;
+    let site = common.site(invocation)?;
     let mut rows = Vec::new();
-    for holders in holders(&known.inventory, args.of.cluster.as_slice())? {
-        rows.extend(holders.rows(known.state.path())?);
+    for holders in holders(&site.inventory, args.of.cluster.as_slice())? {
+        rows.extend(holders.rows(site.state.path())?);
     }
     invocation.print(&listing(&rows, invocation.json))?;
     if !invocation.json && rows.iter().any(|row| row.kind == "member") {

@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, KeyArgs, RunArgs},
-    verb::{Known, KnownArgs, Play, known},
+    args::{ConnectionArgs, KeyArgs, KnownArgs, RunArgs},
+    site::Site,
+    verb::Play,
 };
 use crate::pki::PkiError;
 
@@ -65,8 +66,8 @@ struct Common {
 }
 
 impl Common {
-    fn known(&self, invocation: &Invocation) -> Result<Known, CliError> {
-        known(&self.known, self.state_dir.as_deref(), invocation)
+    fn site(&self, invocation: &Invocation) -> Result<Site, CliError> {
+        Site::load(&self.known, self.state_dir.as_deref(), invocation)
     }
 
     /// A playbook, for the clusters that are named, or all.

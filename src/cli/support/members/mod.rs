@@ -1,21 +1,19 @@
 //! Changes of members, for `member`, `drain` and `undrain`: looks, decides, shows what will be done, and plays the playbook that does it.
 
 pub mod facts;
+mod ground;
 mod prepare;
 mod show;
-mod site;
 
 use clap::Args;
 
-pub use self::{
-    prepare::Prepared,
-    site::{Files, Site},
-};
+pub use self::{ground::Ground, prepare::Prepared};
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, RunArgs, VarsArgs},
+    args::{ConnectionArgs, KnownArgs, RunArgs, VarsArgs},
+    site::{Files, Site},
     terminal::confirm,
-    verb::{KnownArgs, Play},
+    verb::Play,
 };
 use crate::{
     inventory::Inventory,
@@ -59,6 +57,10 @@ pub struct Shared {
 }
 
 impl Shared {
+    pub fn site(&self, invocation: &Invocation) -> Result<Site, CliError> {
+        Site::load(&self.known, self.run.state_dir.as_deref(), invocation)
+    }
+
     /// What is asked for, as far as all verbs say it.
     pub fn request(&self, verb: Verb) -> Request {
         Request {
@@ -94,11 +96,11 @@ pub fn change(
     if invocation.resumed.is_some() {
         return play(request.verb, shared, &[], invocation);
     }
-    let mut site = Site::load(shared, invocation)?;
+    let site = shared.site(invocation)?;
     let cluster = cluster(&site.inventory)?;
-    let situations = site.look(&[(&cluster, request.to.as_deref())], shared, invocation)?;
+    let (ground, situations) = Ground::look(site, &[(&cluster, request.to.as_deref())], shared, invocation)?;
     let Some(situation) = situations.first() else { return Ok(Exit::Success) };
-    let prepared = decide(&site, request, situation, shared, invocation)?;
+    let prepared = decide(&ground, request, situation, shared, invocation)?;
     if !shared.run.check && !shared.yes && !confirm("Continue? [y/N] ", "--yes skips the prompt")? {
         invocation.print("nothing was changed\n")?;
         return Ok(Exit::Interrupted);
@@ -113,13 +115,13 @@ pub fn cluster_of(member: &str) -> impl FnOnce(&Inventory) -> Result<String, Cli
 
 /// Decides, and shows what will be done.
 pub fn decide(
-    site: &Site,
+    ground: &Ground,
     request: &Request,
     situation: &Situation,
     shared: &Shared,
     invocation: &Invocation,
 ) -> Result<Prepared, CliError> {
-    let prepared = prepare::prepare(site, request, situation, shared, invocation)?;
+    let prepared = prepare::prepare(ground, request, situation, shared, invocation)?;
     if !invocation.json {
         invocation.print(&show::plan(&prepared, request, situation))?;
     }

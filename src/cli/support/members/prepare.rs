@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    super::{CliError, Invocation},
-    Files, Shared, Site, VARIABLES,
+    super::{CliError, Invocation, site::Files},
+    Ground, Shared, VARIABLES,
     facts::{self, Facts},
 };
 use crate::{
@@ -44,19 +44,19 @@ pub fn files(all: &[Prepared]) -> Files {
 }
 
 pub fn prepare(
-    site: &Site,
+    ground: &Ground,
     request: &Request,
     situation: &Situation,
     shared: &Shared,
     invocation: &Invocation,
 ) -> Result<Prepared, CliError> {
-    let cluster = site.inventory.cluster(&situation.cluster);
+    let cluster = ground.site.inventory.cluster(&situation.cluster);
     let cluster = cluster.ok_or_else(|| CliError::usage(format!("there is no cluster `{}`", situation.cluster)))?;
-    Draft { site, request, situation, cluster, shared, invocation }.prepare()
+    Draft { ground, request, situation, cluster, shared, invocation }.prepare()
 }
 
 struct Draft<'a> {
-    site: &'a Site,
+    ground: &'a Ground,
     request: &'a Request,
     situation: &'a Situation,
     cluster: &'a Cluster,
@@ -79,7 +79,7 @@ struct Coming {
 impl Draft<'_> {
     fn prepare(&self) -> Result<Prepared, CliError> {
         let old = match &self.request.old {
-            Some(name) => Some(Facts::of(facts::member(&self.site.inventory, name)?.0)),
+            Some(name) => Some(Facts::of(facts::member(&self.ground.site.inventory, name)?.0)),
             None => None,
         };
         let condition = old.as_ref().map(|old| self.situation.condition(&old.name));
@@ -96,7 +96,7 @@ impl Draft<'_> {
             None => None,
         };
         let change = self.change(old.as_ref(), new.as_ref(), alive, &texts, &after, &mut notes)?;
-        let mut files = self.site.files.clone();
+        let mut files = self.ground.site.files.clone();
         files.insert(texts.path.clone(), texts.during.clone().into_bytes());
         let new_place = new.map(|new| match new.hypervisor {
             Some(hypervisor) => format!("{} on {hypervisor}", new.ip),
@@ -109,12 +109,12 @@ impl Draft<'_> {
     fn coming(&self, old: Option<&Facts>, alive: bool) -> Result<Option<Coming>, Refusal> {
         let Request { verb, to, ip, .. } = self.request;
         if let Some(to) = to {
-            facts::hypervisor(&self.site.inventory, to)?;
-            if self.site.drained.has(to) {
+            facts::hypervisor(&self.ground.site.inventory, to)?;
+            if self.ground.drained.has(to) {
                 let help = format!("run `etcdrun undrain {to}` first, or name another hypervisor with --to");
                 return Err(Refusal::input(format!("{to} is drained, and accepts no members"), help));
             }
-            if let Some(why) = self.site.silent_hypervisors.get(to) {
+            if let Some(why) = self.ground.silent_hypervisors.get(to) {
                 return Err(Refusal::gate(format!("{to} is unreachable ({why})"), "name another hypervisor with --to"));
             }
         }
@@ -123,14 +123,14 @@ impl Draft<'_> {
             (Verb::Move, Some(old)) => self.check_move(old)?,
             _ => {}
         }
-        let members = facts::members(&self.site.inventory, self.cluster.name.as_str());
+        let members = facts::members(&self.ground.site.inventory, self.cluster.name.as_str());
         let like = old.cloned().or_else(|| members.last().cloned());
         let like = like.ok_or_else(|| Refusal::input("the cluster has no members", ""))?;
         let name = match (&self.request.new_name, old) {
             (Some(name), _) => name.clone(),
             (None, Some(old)) if !alive => old.name.clone(),
             (None, _) => {
-                let taken: Vec<&str> = self.site.inventory.hosts().map(|host| host.name.as_str()).collect();
+                let taken: Vec<&str> = self.ground.site.inventory.hosts().map(|host| host.name.as_str()).collect();
                 next_name(&like.name, &taken)
             }
         };
@@ -188,7 +188,7 @@ impl Draft<'_> {
 
     /// Whether the inventory has the new member already; an error if the name is somebody else's.
     fn is_described(&self, name: &str) -> Result<bool, Refusal> {
-        let inventory = &self.site.inventory;
+        let inventory = &self.ground.site.inventory;
         let taken =
             |what: String| Refusal::input(format!("the name `{name}` is taken: it is {what}"), "choose another");
         match inventory.host(name).map(|host| &host.kind) {
@@ -215,7 +215,7 @@ impl Draft<'_> {
             return Err(Refusal::input(format!("`{ip}` is not an IP address"), "write it like 10.0.0.24"));
         }
         let taken =
-            self.site.inventory.hosts().find(|host| {
+            self.ground.site.inventory.hosts().find(|host| {
                 host.name.as_str() != name && (host.address() == address || Facts::of(host).ip == address)
             });
         match taken {
@@ -233,15 +233,15 @@ impl Draft<'_> {
         notes: &mut Vec<String>,
     ) -> Result<Texts, CliError> {
         let cluster = self.cluster.name.as_str();
-        let members = facts::members(&self.site.inventory, cluster);
+        let members = facts::members(&self.ground.site.inventory, cluster);
         let like = old.or(members.last()).map(|facts| facts.name.clone()).unwrap_or_default();
-        let (host, _) = facts::member(&self.site.inventory, &like)?;
-        let path = self.site.sources.path(host.span.file).to_owned();
-        let text = match self.site.files.get(&path) {
+        let (host, _) = facts::member(&self.ground.site.inventory, &like)?;
+        let path = self.ground.site.sources.path(host.span.file).to_owned();
+        let text = match self.ground.site.files.get(&path) {
             Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             None => fs::read_to_string(&path).unwrap_or_default(),
         };
-        let is_generated = text != self.site.sources.text(host.span.file);
+        let is_generated = text != self.ground.site.sources.text(host.span.file);
         let texts = Texts::unchanged(path, text);
         let is_same = old.zip(coming).is_some_and(|(old, coming)| old.name == coming.new.name);
         let texts = match coming {
@@ -273,7 +273,7 @@ impl Draft<'_> {
     fn pinned(&self, mut texts: Texts, coming: Option<&Coming>) -> Result<Texts, CliError> {
         let cluster = self.cluster.name.as_str();
         let place = |facts: &Facts| (facts.ip.clone(), facts.hypervisor.clone());
-        let before = facts::members(&self.site.inventory, cluster);
+        let before = facts::members(&self.ground.site.inventory, cluster);
         // What one of them is given back, another may have had.
         for _ in 0..before.len() {
             let [during, after] = self.both(&texts)?;
@@ -311,7 +311,7 @@ impl Draft<'_> {
     /// The inventory, as if a file of it said this.
     fn load(&self, path: &Path, text: &str) -> Result<Inventory, CliError> {
         let files = Files::from([(path.to_owned(), text.as_bytes().to_vec())]);
-        Ok(self.site.meanwhile(files, self.shared, self.invocation)?.inventory)
+        Ok(self.ground.with_files(files, self.shared, self.invocation)?.site.inventory)
     }
 
     fn change(
@@ -329,7 +329,7 @@ impl Draft<'_> {
         let via = via
             .or_else(|| self.situation.via(None))
             .ok_or_else(|| Refusal::gate(format!("no member of `{cluster}` is healthy"), "run `etcdrun status`"))?;
-        let members = facts::members(&self.site.inventory, cluster);
+        let members = facts::members(&self.ground.site.inventory, cluster);
         let (_, names) = self.situation.voters();
         let well: Vec<Listing> =
             members.iter().filter(|member| names.contains(&member.name.as_str())).map(Facts::listing).collect();
@@ -425,7 +425,7 @@ impl Draft<'_> {
             return Ok(ends);
         }
         let hypervisor = old.hypervisor.clone().unwrap_or_default();
-        match self.site.silent_hypervisors.get(&hypervisor) {
+        match self.ground.silent_hypervisors.get(&hypervisor) {
             None => {
                 ends.fence = true;
                 ends.old_host = if alive { old.name.clone() } else { String::new() };
@@ -466,7 +466,7 @@ impl Draft<'_> {
     fn version(&self, via: &str, comes: bool) -> Result<String, Refusal> {
         let view = self.situation.observation.view(via).filter(|_| comes);
         let Some(version) = view.map(|view| view.version.to_string()) else { return Ok(String::new()) };
-        match self.site.inventory.etcd_releases.contains_key(version.as_str()) {
+        match self.ground.site.inventory.etcd_releases.contains_key(version.as_str()) {
             true => Ok(version),
             false => Err(Refusal::input(
                 format!("the members run etcd {version}, which `etcd_releases` does not have"),

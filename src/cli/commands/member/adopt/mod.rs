@@ -5,45 +5,40 @@ mod way;
 mod write;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use clap::Args;
 use futures_util::future::join_all;
-use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
 use self::{
     enter::{Entry, Looked, Trouble},
-    way::{Stop, Way, find, leave, stop_at},
+    way::{Stop, Way, find, stop_at},
     write::Adopted,
 };
 use crate::{
     cli::support::{
         CliError, Exit, Invocation,
-        args::ConnectionArgs,
-        input::{Input, Opening},
+        args::{ConnectionArgs, KnownArgs},
+        input::Opening,
         query::LIMIT,
-        run::reach,
-        verb::KnownArgs,
+        site::{Files, Site},
     },
     etcd::{
         ClusterRecord, MemberClient,
         observe::{Listed, see},
         settings,
     },
-    execute::Visit,
     inventory::{Inventory, edit::flow, is_name},
     membership::{Newcomer, Server, Url, is_address, places},
     model::Version,
     modules::tunnel,
     pki::{Certificate, PkiError},
-    report::{MultiProgress, sanitize},
-    source::disk,
+    report::sanitize,
     state::StateFolder,
 };
 
@@ -100,10 +95,7 @@ pub(super) struct AdoptArgs {
 pub(super) fn run(args: &AdoptArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let first = Stop::of(&args.via)?;
     let here = Here::check(args, invocation)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let adopted = Adopting { args, here: &here, invocation, runtime: &runtime }.run(&first);
-    runtime.shutdown_background();
-    let adopted = adopted?;
+    let adopted = Adopting { args, here: &here, invocation }.run(&first)?;
     invocation.print(&match invocation.json {
         true => format!("{:#}\n", adopted.json()),
         false => adopted.text(args),
@@ -164,22 +156,21 @@ struct Adopting<'a> {
     args: &'a AdoptArgs,
     here: &'a Here,
     invocation: &'a Invocation,
-    runtime: &'a Runtime,
 }
 
 impl Adopting<'_> {
     fn run(&self, first: &Stop) -> Result<Adopted, CliError> {
         let way = self.way(&[first])?;
         let id = find(&way, first)?;
-        let (looked, entry) = self.runtime.block_on(async {
+        let (looked, entry) = way.hosts.runtime.block_on(async {
             let looked = self.first(&way, id, first).await;
             let entry = match &looked {
                 Ok(looked) => Some(self.enter(&way, id, first, looked).await),
                 Err(_) => None,
             };
-            leave(&way).await;
             (looked, entry)
         });
+        way.hosts.leave();
         let (looked, entry) = (looked?, entry.transpose()?);
         let Some(entry) = entry else { return Err(CliError::Unexpected("no member was queried".to_owned())) };
         self.others(first, looked, entry)
@@ -187,17 +178,14 @@ impl Adopting<'_> {
 
     /// A way to these hosts, by the inventory that was named, or without any.
     fn way(&self, stops: &[&Stop]) -> Result<Way, CliError> {
-        let load = |files: BTreeMap<PathBuf, Vec<u8>>| {
-            let mut input = Input::new(&self.args.known.keys, Opening::All, self.invocation);
-            let paths = self.args.known.inventory.iter().cloned().chain(files.keys().cloned()).collect::<Vec<_>>();
-            let inventory = disk::pretend(files, || {
-                crate::etcd::load_inventory(&paths, &mut input.sources, &mut input.diagnostics)
-            });
-            input.check(self.invocation).map(|()| (inventory, input.sources))
+        let load = |files: Files| {
+            let inventory = self.args.known.inventory.iter().cloned().chain(files.keys().cloned()).collect();
+            let args = KnownArgs { inventory, ..self.args.known.clone() };
+            Site::load_as_if(files, Opening::All, &args, Some(self.here.state.path()), self.invocation)
         };
         let known = match self.args.known.inventory.is_empty() {
             true => Inventory::default(),
-            false => load(BTreeMap::new())?.0,
+            false => load(Files::new())?.inventory,
         };
         let strangers = stops.iter().filter(|stop| stop.find(&known).is_none());
         let mut text = String::from("hosts:\n");
@@ -205,18 +193,14 @@ impl Adopting<'_> {
         for stop in strangers.filter(|stop| written.insert(stop.host.clone())) {
             let _ = writeln!(text, "  {}: {}", flow(&stop.host.clone().into()), flow(&stop.entry()));
         }
-        let files = if written.is_empty() {
-            BTreeMap::new()
-        } else {
-            BTreeMap::from([(PathBuf::from(HOSTS), text.into_bytes())])
+        let files = match written.is_empty() {
+            true => Files::new(),
+            false => Files::from([(PathBuf::from(HOSTS), text.into_bytes())]),
         };
-        let (mut inventory, sources) = load(files)?;
-        let (connector, options) =
-            reach(&mut inventory, &self.args.connection, &self.here.state, MultiProgress::new(), self.invocation)?;
-        let r#become = options.r#become;
-        let inventory = Arc::new(inventory);
-        let visit = Visit::new(inventory.clone(), connector, &options);
-        Ok(Way { inventory, sources, visit, r#become })
+        let site = load(files)?;
+        let hosts = site.connect(&self.args.connection, self.invocation)?;
+        let r#become = self.args.connection.r#become || self.invocation.settings.r#become;
+        Ok(Way { hosts, sources: site.sources, r#become })
     }
 
     fn others(&self, first: &Stop, looked: Looked, entry: Entry) -> Result<Adopted, CliError> {
@@ -237,13 +221,12 @@ impl Adopting<'_> {
         let stops: Vec<Stop> =
             list.iter().zip(&places).map(|(member, place)| stop_at(member, place, first, entry.view.id)).collect();
         let way = self.way(&stops.iter().collect::<Vec<_>>())?;
-        let members = self.runtime.block_on(async {
+        let members = way.hosts.runtime.block_on(async {
             let visits = list.iter().zip(&places).zip(&stops);
             let visits = visits.map(|((member, place), stop)| self.member(&way, member, place, stop, &entry));
-            let members = join_all(visits).await;
-            leave(&way).await;
-            members
+            join_all(visits).await
         });
+        way.hosts.leave();
         let mut members: Vec<Visited> = members.into_iter().collect::<Result<_, _>>()?;
         members.sort_by(|one, other| one.newcomer.name.cmp(&other.newcomer.name));
         same_version(version, &members)?;
@@ -279,7 +262,7 @@ impl Adopting<'_> {
         let host = if is_address(&place.host) { "" } else { place.host.as_str() };
         let newcomer = Newcomer {
             name: listed.name.clone(),
-            address: way.inventory.host_by_id(id).address().to_owned(),
+            address: way.hosts.inventory.host_by_id(id).address().to_owned(),
             ip: place.host.clone(),
             ssh: way.ssh(id),
             names: BTreeSet::new(),

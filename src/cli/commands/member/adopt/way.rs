@@ -1,13 +1,10 @@
 //! Hosts on the way: those of an inventory, and addresses.
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
-
-use tokio::time::timeout;
+use std::{net::IpAddr, path::PathBuf};
 
 use crate::{
-    cli::support::CliError,
+    cli::support::{CliError, visit::Hosts},
     etcd::observe::Listed,
-    execute::Visit,
     inventory::{Host, HostId, Inventory, is_name},
     membership::{Url, is_address},
     model::{Value, ValueMap},
@@ -62,20 +59,19 @@ impl Stop {
 
 /// Hosts that can be visited.
 pub(super) struct Way {
-    pub(super) inventory: Arc<Inventory>,
+    pub(super) hosts: Hosts,
     pub(super) sources: Sources,
-    pub(super) visit: Visit,
     pub(super) r#become: bool,
 }
 
 impl Way {
     pub(super) fn session(&self, id: HostId) -> Session {
-        self.visit.session(id)
+        self.hosts.visit.session(id)
     }
 
     /// How a host is reached, as an inventory says it.
     pub(super) fn ssh(&self, id: HostId) -> ValueMap {
-        let host = self.inventory.host_by_id(id);
+        let host = self.hosts.inventory.host_by_id(id);
         let endpoint = &host.endpoint;
         let paths = |paths: &[PathBuf]| -> Option<Value> {
             let whole =
@@ -99,13 +95,8 @@ impl Way {
 }
 
 pub(super) fn find(way: &Way, stop: &Stop) -> Result<HostId, CliError> {
-    let host = stop.find(&way.inventory).map(|host| host.id);
+    let host = stop.find(&way.hosts.inventory).map(|host| host.id);
     host.ok_or_else(|| CliError::Unexpected(format!("cannot reach {}", stop.host)))
-}
-
-/// A host that hangs must not keep us.
-pub(super) async fn leave(way: &Way) {
-    let _ = timeout(Duration::from_secs(2), way.visit.close()).await;
 }
 
 /// Where a member's machine is: known for the first, and where its peers find it for the others.

@@ -13,12 +13,13 @@ use serde_json::json;
 use super::{
     AdoptArgs, Adopting, Visited,
     enter::{Entry, Looked, NOBODY, SERVER},
-    way::{Stop, find, leave},
+    way::{Stop, find},
     wrong,
 };
 use crate::{
     cli::support::{
         CliError,
+        args::KnownArgs,
         input::{Input, Opening},
     },
     etcd::{ClusterRecord, Phase},
@@ -201,17 +202,18 @@ impl Adopting<'_> {
         let way = self.way(&[first])?;
         let id = find(&way, first)?;
         let program = format!("/proc/{}/exe", found.pid);
-        let bytes = self.runtime.block_on(async {
+        let bytes = way.hosts.runtime.block_on(async {
             let session = way.session(id);
             let mut bytes = Vec::new();
             let downloaded = session.download(&program, &mut bytes).await;
-            leave(&way).await;
             match downloaded {
                 Ok(outcome) if outcome.failed => Err(CliError::Unexpected(format!("{}: {}", first.host, outcome.msg))),
                 Ok(_) => Ok(bytes),
                 Err(error) => Err(CliError::Unreachable(format!("{}: {error}", first.host))),
             }
-        })?;
+        });
+        way.hosts.leave();
+        let bytes = bytes?;
         let sum = brought_sum(&first.host, &bytes, &found.sha256)?;
         Ok((bytes, sum))
     }
@@ -220,8 +222,8 @@ impl Adopting<'_> {
     fn check(&self, text: &str) -> Result<(), CliError> {
         let mut input = Input::new(&self.args.known.keys, Opening::All, self.invocation);
         let files = BTreeMap::from([(self.args.out.clone(), text.as_bytes().to_vec())]);
-        let paths = [self.args.out.clone()];
-        disk::pretend(files, || crate::etcd::load_inventory(&paths, &mut input.sources, &mut input.diagnostics));
+        let args = KnownArgs { inventory: vec![self.args.out.clone()], ..KnownArgs::default() };
+        disk::pretend(files, || input.inventory(&args, self.invocation));
         input.check(self.invocation)
     }
 
