@@ -107,7 +107,11 @@ fn every_example_of_help_is_one() {
 
 /// Text of the program's own, without comments.
 fn texts() -> impl Iterator<Item = (PathBuf, String)> {
-    let all = files("src", "rs").into_iter().chain(files("roles", "yaml")).chain(files("playbooks", "yaml"));
+    let all = files("src", "rs")
+        .into_iter()
+        .chain(files("crates", "rs"))
+        .chain(files("roles", "yaml"))
+        .chain(files("playbooks", "yaml"));
     all.map(|path| {
         let text = fs::read_to_string(&path).unwrap();
         let is_text = |line: &&str| !line.trim_start().starts_with("//") && !line.trim_start().starts_with('#');

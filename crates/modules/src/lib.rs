@@ -26,7 +26,7 @@ use etcdrun_engine::{state, task};
 use etcdrun_etcd::{backup, http};
 use etcdrun_inventory as inventory;
 use etcdrun_ssh::{remote, ssh};
-pub use guests::guest_states::{GuestStates, MadeGuest, guest_states};
+pub use guests::guest_states::{GuestStates, guest_states};
 pub use registry::MODULES;
 pub use support::{cluster::tunnel, words::split as split_words};
 pub use system::facts::Facts;

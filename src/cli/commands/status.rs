@@ -16,7 +16,6 @@ use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs},
     clusters::find_cluster,
-    mending::{Known, disagreements, orphan},
     query::{Answer, ClusterQuery, LIMIT, Wanted},
     site::Site,
     visit::Hosts,
@@ -27,6 +26,7 @@ use crate::{
         observe::{AlarmKind, Observation},
     },
     inventory::HostId,
+    membership::{InventoryMember, disagreements, orphan},
     model::{ByteSize, Version, one_line},
     modules::{GuestStates, guest_states},
     report::{Look, Tone, sanitize},
@@ -107,7 +107,7 @@ impl ClusterQuery {
             self.row(member, answer, guest, &observation, &mut problems)
         });
         let rows: Vec<Row> = rows.collect();
-        let known = self.members.iter().zip(&rows).map(|(member, row)| Known {
+        let known = self.members.iter().zip(&rows).map(|(member, row)| InventoryMember {
             name: &member.name,
             ip: &member.ip,
             guest: row.guest.as_deref(),

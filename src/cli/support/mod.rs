@@ -10,7 +10,6 @@ pub mod invocation;
 pub mod listing;
 pub mod members;
 pub mod memory;
-pub mod mending;
 pub mod modules;
 pub mod moves;
 pub mod planned;

@@ -10,6 +10,7 @@
 
 mod adopt;
 mod change;
+mod diagnosis;
 mod drain;
 mod quorum;
 mod request;
@@ -19,6 +20,7 @@ mod told;
 
 pub use adopt::{Adoption, Newcomer, Server, is_address};
 pub use change::{Change, Edited, Listing};
+pub use diagnosis::{InventoryMember, MadeGuest, disagreements, orphan};
 pub use drain::{Candidate, Departure, Load, departures, rounds};
 pub use quorum::{Step, arithmetic};
 pub use request::{Refusal, Request, Verb};

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use etcdrun_etcd::membership::MadeGuest;
+
 use super::domain_xml::NAMESPACE;
 use crate::{
     model::Value,
@@ -17,15 +19,6 @@ pub struct GuestStates {
     pub states: BTreeMap<String, String>,
     /// All domains that etcdrun has made there.
     pub made: Vec<MadeGuest>,
-}
-
-/// A domain that etcdrun has made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MadeGuest {
-    pub name: String,
-    /// The cluster that it was made for.
-    pub cluster: String,
-    pub state: String,
 }
 
 pub async fn guest_states(hypervisor: &Session, names: &[&str]) -> Result<GuestStates, RemoteError> {

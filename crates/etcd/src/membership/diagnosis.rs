@@ -1,14 +1,22 @@
-//! What is wrong with who belongs to a cluster, and the command that mends it.
+//! Diagnosis: what is wrong with the members of a cluster, and the command that repairs it.
 
 use crate::{
     etcd::observe::{Listed, Observation, View},
     inventory::is_name,
     model::one_line,
-    modules::MadeGuest,
 };
 
+/// A guest that etcdrun has made, as its hypervisor describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeGuest {
+    pub name: String,
+    /// The cluster that it was made for.
+    pub cluster: String,
+    pub state: String,
+}
+
 /// A member of the inventory, as far as it was seen.
-pub struct Known<'a> {
+pub struct InventoryMember<'a> {
     pub name: &'a str,
     pub ip: &'a str,
     /// How its guest is, if it has one.
@@ -16,7 +24,7 @@ pub struct Known<'a> {
 }
 
 /// What members say of each other, and hypervisors of their guests, that does not fit; a line each.
-pub fn disagreements(cluster: &str, observation: &Observation, known: &[Known<'_>]) -> Vec<String> {
+pub fn disagreements(cluster: &str, observation: &Observation, known: &[InventoryMember<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut ids: Vec<u64> = observation.views().map(|(_, view)| view.cluster_id).collect();
     ids.sort_unstable();
@@ -25,7 +33,7 @@ pub fn disagreements(cluster: &str, observation: &Observation, known: &[Known<'_
         problems.push("the members belong to different clusters".to_owned());
     }
     problems.extend(observation.list().iter().filter_map(|listed| listed_problem(cluster, listed, observation, known)));
-    let is_listed = |member: &&Known<'_>| {
+    let is_listed = |member: &&InventoryMember<'_>| {
         observation.list().iter().any(|listed| listed.name == member.name || is_at(listed, member.ip))
     };
     if !observation.list().is_empty() {
@@ -34,7 +42,12 @@ pub fn disagreements(cluster: &str, observation: &Observation, known: &[Known<'_
     problems
 }
 
-fn listed_problem(cluster: &str, listed: &Listed, observation: &Observation, known: &[Known<'_>]) -> Option<String> {
+fn listed_problem(
+    cluster: &str,
+    listed: &Listed,
+    observation: &Observation,
+    known: &[InventoryMember<'_>],
+) -> Option<String> {
     let (name, id) = (listed.name.as_str(), listed.id);
     let member = match name {
         "" => known.iter().find(|member| is_at(listed, member.ip)),
@@ -71,7 +84,7 @@ fn listed_problem(cluster: &str, listed: &Listed, observation: &Observation, kno
     }
 }
 
-fn not_listed(member: &Known<'_>) -> String {
+fn not_listed(member: &InventoryMember<'_>) -> String {
     let name = member.name;
     match member.guest {
         Some(state) if state != "absent" && state != "unknown" => {
@@ -158,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_is_left_over_names_what_takes_it_out() {
+    fn a_guest_that_is_left_over_names_what_removes_it() {
         let guest = |state: &str| MadeGuest { name: "b".into(), cluster: "prod".into(), state: state.into() };
         let running = orphan(&guest("running"), "hv1", Some("hv2"));
         assert!(
@@ -181,9 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn each_state_names_what_mends_it() {
+    fn each_state_names_what_repairs_it() {
         let told = |list: Vec<Listed>, guest: Option<&str>| {
-            let known = [Known { name: "a", ip: "10.0.0.1", guest: None }, Known { name: "b", ip: "10.0.0.2", guest }];
+            let known = [
+                InventoryMember { name: "a", ip: "10.0.0.1", guest: None },
+                InventoryMember { name: "b", ip: "10.0.0.2", guest },
+            ];
             let mut list = list;
             list.push(listed(1, "a", "10.0.0.1", false));
             disagreements("prod", &observation(list), &known).join("\n")
