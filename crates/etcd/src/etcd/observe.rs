@@ -7,10 +7,11 @@
 //! Nothing of it goes through the log of raft: alarms come from Status and not from the alarm API, and whether
 //! authentication is on is told by how a login of nobody is refused, which is before anything is proposed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, join4};
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use super::{EtcdError, MemberClient};
 use crate::model::Version;
@@ -243,7 +244,26 @@ async fn authentication(members: &[MemberClient], limit: Duration) -> Option<boo
     None
 }
 
+/// Looks again and again until what is seen is settled, or an election must be over: one takes seconds, as after the death of a leader.
+pub async fn settled<T, L: Future<Output = T>>(look: impl Fn() -> L, is_settled: impl Fn(&T) -> bool) -> T {
+    const ELECTION: Duration = Duration::from_secs(10);
+    const PAUSE: Duration = Duration::from_millis(100);
+    let start = Instant::now();
+    loop {
+        let seen = look().await;
+        if is_settled(&seen) || start.elapsed() >= ELECTION {
+            return seen;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
 impl Observation {
+    /// Whether more than half of the voters are healthy.
+    pub fn has_quorum(&self) -> bool {
+        self.members.iter().filter(|seen| seen.is_well()).count() > self.voters().count() / 2
+    }
+
     /// The members that answer, with what they say.
     pub fn views(&self) -> impl Iterator<Item = (&str, &View)> {
         self.members.iter().filter_map(|seen| Some((seen.name.as_str(), seen.answer.as_ref().ok()?)))

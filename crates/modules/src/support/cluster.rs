@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use rand::{RngExt, distr::Alphanumeric};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
 use super::{ActionContext, ActionError, ClusterKey, ModuleError};
@@ -21,7 +20,7 @@ use crate::{
 use etcdrun_etcd::{
     etcd::{
         Credential, EtcdError, MemberClient,
-        observe::{Observation, observe},
+        observe::{Observation, observe, settled},
     },
     pki::{Authority, Client, Keeping, Renewal, STRANGER, Store},
 };
@@ -346,18 +345,10 @@ pub(crate) async fn fence(context: &ActionContext) -> Result<(), ActionError> {
     context.run(Payload::new("")).await.map(drop)
 }
 
-/// A look at the cluster, as soon as somebody leads it: an election is over in seconds.
+/// A look at the cluster, as soon as it has a leader.
 pub(crate) async fn led(clients: &[MemberClient]) -> Observation {
     const LIMIT: Duration = Duration::from_secs(10);
-    const PAUSE: Duration = Duration::from_millis(100);
-    let start = Instant::now();
-    loop {
-        let now = observe(clients, LIMIT).await;
-        if now.leader().is_some() || start.elapsed() >= LIMIT {
-            return now;
-        }
-        sleep(PAUSE).await;
-    }
+    settled(|| observe(clients, LIMIT), |now| now.leader().is_some()).await
 }
 
 /// The client of the member that leads.

@@ -1,9 +1,9 @@
 //! What a change of members is decided on: the inventory, and how clusters and hypervisors are found to be.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use super::{
     super::{
@@ -14,28 +14,7 @@ use super::{
     },
     Shared,
 };
-use crate::{etcd::observe::Observation, execute::Visit, membership::Situation, source::Opener, state::Drained};
-
-/// How long an election may take.
-const ELECTION: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// A look at the cluster, as soon as somebody leads it: an election, as after the death of a leader, is over in seconds.
-async fn settled(
-    query: &ClusterQuery,
-    visit: &Visit,
-    opener: Option<&Arc<dyn Opener>>,
-) -> (Observation, Vec<(String, String)>) {
-    let start = Instant::now();
-    loop {
-        let (observation, unreachable) = query.observe(visit, opener).await;
-        let well = observation.members.iter().filter(|seen| seen.is_well()).count();
-        if well > observation.voters().count() / 2 || start.elapsed() >= ELECTION {
-            return (observation, unreachable);
-        }
-        sleep(PAUSE).await;
-    }
-}
+use crate::{etcd::observe::settled, membership::Situation, state::Drained};
 
 pub struct Ground {
     pub site: Site,
@@ -73,7 +52,9 @@ impl Ground {
                     Err(_) => Some((host.name.to_string(), format!("no answer within {LIMIT:?}"))),
                 }
             });
-            let seen = queries.iter().map(|query| settled(query, &hosts.visit, site.sources.opener()));
+            let seen = queries.iter().map(|query| {
+                settled(|| query.observe(&hosts.visit, site.sources.opener()), |(seen, _)| seen.has_quorum())
+            });
             tokio::join!(join_all(seen), join_all(asked))
         });
         hosts.leave();
