@@ -15,10 +15,10 @@ use crate::{
     execute::Visit,
     inventory::{
         Host, HostId, Inventory,
-        sections::{AuthMethod, AuthSection, EtcdSection, TlsSection},
+        sections::{AuthSection, EtcdSection, TlsSection},
     },
     modules::tunnel,
-    pki::{Authority, Certificate, Keeping, PkiError, Renewal, Store},
+    pki::{Keeping, PkiError, Store},
     source::{Node, Opener, from_node},
 };
 
@@ -96,31 +96,8 @@ impl ClusterQuery {
         (Observation { members, auth: None }, unreachable)
     }
 
-    /// Root's credential, as the last run left it; one for now if that is not there or over.
     pub async fn credential(&self, opener: Option<&Arc<dyn Opener>>) -> Result<Credential, PkiError> {
-        let nobody = || {
-            PkiError::new(format!("the cluster `{}` has no CA here", self.name))
-                .help("`etcdrun playbook site.yaml` creates it; --state-dir names another directory")
-        };
-        let keeping = Keeping { store: &self.store, opener };
-        let kept = self.store.trusted()?;
-        if self.auth.method() == AuthMethod::Password {
-            // Until it is played, another one in the inventory is only a wish.
-            let password = match keeping.password("root")? {
-                Some(password) => Some(password),
-                None => self.auth.root_password.clone().map(Into::into),
-            };
-            let authority = kept.ok_or_else(nobody)?;
-            return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: None });
-        }
-        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
-        let there = keeping.client("root")?.filter(|(pem, _)| is_good(pem));
-        if let (Some(authority), Some(identity)) = (kept, there) {
-            return Ok(Credential { authority, identity: Some(identity), login: None });
-        }
-        let authority = Authority::open(&self.tls, &keeping)?.ok_or_else(nobody)?;
-        let root = authority.client("root", &self.tls, &keeping, Renewal::ForNow).await?;
-        Ok(Credential { authority: authority.trusted, identity: Some((root.certificate, root.key)), login: None })
+        Keeping { store: &self.store, opener }.root(&self.name, &self.tls, &self.auth).await
     }
 
     async fn ask(&self, visit: &Visit, member: &Wanted, credential: Result<&Credential, &PkiError>) -> Answer {

@@ -6,19 +6,48 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use super::{
-    Keeping, PkiError,
+    Authority, Certificate, Keeping, PkiError, Renewal,
     authority::{open_key, recipients},
 };
 use crate::{
-    inventory::sections::CaSection,
+    etcd::Credential,
+    inventory::sections::{AuthMethod, AuthSection, CaSection, TlsSection},
     secret::{Form, seal},
     source::is_sealed,
 };
 
 impl Keeping<'_> {
+    /// Root's credential for a command that only looks: as the last run left it, or one that is not kept if that is missing or has
+    /// expired. In a run, `Cluster::root` of the modules renews and keeps it instead.
+    pub async fn root(&self, cluster: &str, tls: &TlsSection, auth: &AuthSection) -> Result<Credential, PkiError> {
+        let no_authority = || {
+            PkiError::new(format!("the cluster `{cluster}` has no CA here"))
+                .help("`etcdrun playbook site.yaml` creates it; --state-dir names another directory")
+        };
+        let kept = self.store.trusted()?;
+        if auth.method() == AuthMethod::Password {
+            // Until it is played, another one in the inventory is only a wish.
+            let password = match self.password("root")? {
+                Some(password) => Some(password),
+                None => auth.root_password.clone().map(Into::into),
+            };
+            let authority = kept.ok_or_else(no_authority)?;
+            return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: None });
+        }
+        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
+        let there = self.client("root")?.filter(|(pem, _)| is_good(pem));
+        if let (Some(authority), Some(identity)) = (kept, there) {
+            return Ok(Credential { authority, identity: Some(identity), login: None });
+        }
+        let authority = Authority::open(tls, self)?.ok_or_else(no_authority)?;
+        let root = authority.client("root", tls, self, Renewal::ForNow).await?;
+        Ok(Credential { authority: authority.trusted, identity: Some((root.certificate, root.key)), login: None })
+    }
+
     /// A user's certificate and key, if both are there.
     pub fn client(&self, user: &str) -> Result<Option<(String, Zeroizing<String>)>, PkiError> {
         let certificate = self.store.client_certificate(user)?;

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::*;
 use crate::{
-    inventory::sections::{KeyAlgorithm, NextCa, TlsSection},
+    inventory::sections::{AuthSection, KeyAlgorithm, NextCa, TlsSection},
     source::{OpenError, Opener},
 };
 
@@ -397,4 +397,37 @@ async fn plain_files_of_an_earlier_version_are_read_and_encrypted_by_the_next_ru
     let folder = std::fs::read_dir(key.parent().unwrap()).unwrap();
     let left: Vec<_> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(left.iter().all(|name| !name.contains("new-")), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_look_uses_what_the_last_run_left_and_keeps_nothing() {
+    let (place, tls) = (Place::new(), TlsSection::default());
+    let by_certificate = AuthSection::default();
+    let error = place.keeping().root("prod", &tls, &by_certificate).await.err().unwrap();
+    assert!(error.message.contains("`prod` has no CA here"), "{}", error.message);
+    let authority = place.authority(&tls);
+    let root = place.keeping().root("prod", &tls, &by_certificate).await.unwrap();
+    assert_eq!(root.authority, authority.trusted);
+    assert!(root.identity.is_some() && place.keeping().client("root").unwrap().is_none(), "it is for now");
+    let kept = authority.client("root", &tls, &place.keeping(), Renewal::IfNeeded).await.unwrap();
+    // The certificate that is kept needs no key of the CA.
+    std::fs::remove_file(place.store.key_path()).unwrap();
+    let root = place.keeping().root("prod", &tls, &by_certificate).await.unwrap();
+    assert_eq!(root.identity.unwrap().0, kept.certificate);
+}
+
+#[tokio::test]
+async fn a_password_that_was_played_wins_over_the_one_of_the_inventory() {
+    let (place, tls) = (Place::new(), TlsSection::default());
+    let auth: AuthSection =
+        serde_json::from_str(r#"{"method": "password", "root_password": "of the inventory"}"#).unwrap();
+    place.authority(&tls);
+    let login = async || {
+        let root = place.keeping().root("prod", &tls, &auth).await.unwrap();
+        assert!(root.identity.is_none());
+        root.login.map(|(user, password)| format!("{user}: {}", password.as_str()))
+    };
+    assert_eq!(login().await.as_deref(), Some("root: of the inventory"));
+    place.keeping().keep_password(&tls.ca, "root", "of the last run").unwrap();
+    assert_eq!(login().await.as_deref(), Some("root: of the last run"));
 }
