@@ -4,15 +4,12 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    members::{CareArgs, Shared, facts, play},
+    members::{CareArgs, Shared, play},
     moves::{Moves, Pace, agree, count, lives, say, say_what_is_left},
-    site::Site,
     terminal::confirm,
 };
 use crate::{
-    inventory::Cluster,
-    membership::{Candidate, Departure, Load, Verb, departures},
-    source::Node,
+    membership::{Verb, departures, facts},
     state::Drained,
 };
 
@@ -57,7 +54,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let site = shared.site(invocation)?;
     facts::hypervisor(&site.inventory, hypervisor)?;
     let mut drained = Drained::load(&site.state)?;
-    let rounds = args.pace.rounds(leaving(&site, hypervisor, &drained)?);
+    let rounds = args.pace.rounds(departures(&site.inventory, hypervisor, |host| drained.has(host))?);
     if rounds.is_empty() {
         invocation.print(&format!("no member runs on {hypervisor}\n"))?;
     } else if !agree(&format!("{hypervisor}: {}", count(&rounds, "to move")), &rounds, shared, invocation)? {
@@ -103,41 +100,4 @@ fn reboot(hypervisor: &str, shared: &Shared, invocation: &Invocation) -> Result<
     }
     let play = shared.play("hypervisor-reboot.yaml", Some(hypervisor), Vec::new());
     Ok(play.run(play.compile(invocation)?, invocation)?.exit(false))
-}
-
-/// All that live on a hypervisor, and where they go.
-fn leaving(site: &Site, hypervisor: &str, drained: &Drained) -> Result<Vec<Departure>, CliError> {
-    let mut load = Load::new();
-    for cluster in site.inventory.clusters() {
-        for at in facts::members(&site.inventory, cluster.name.as_str()).into_iter().filter_map(|it| it.hypervisor) {
-            *load.entry(at).or_default() += 1;
-        }
-    }
-    let mut all = Vec::new();
-    for cluster in site.inventory.clusters() {
-        all.extend(of_cluster(site, cluster, hypervisor, drained, &mut load)?);
-    }
-    Ok(all)
-}
-
-fn of_cluster(
-    site: &Site,
-    cluster: &Cluster,
-    leaving: &str,
-    drained: &Drained,
-    load: &mut Load,
-) -> Result<Vec<Departure>, CliError> {
-    let name = cluster.name.as_str();
-    let members = facts::members(&site.inventory, name).into_iter();
-    let members: Vec<(String, String)> = members.filter_map(|member| Some((member.name, member.hypervisor?))).collect();
-    let chosen = cluster.sections.get("placement").and_then(Node::as_map).and_then(|map| map.get("hypervisors"));
-    let chosen: Option<Vec<&str>> = chosen.map(|node| match node.as_seq() {
-        Some(list) => list.iter().filter_map(Node::as_str).collect(),
-        None => node.as_str().into_iter().collect(),
-    });
-    let is_candidate = |host: &str| chosen.as_ref().is_none_or(|chosen| chosen.contains(&host)) && !drained.has(host);
-    let hypervisors = site.inventory.hypervisors().filter(|host| is_candidate(host.name.as_str()));
-    let candidates: Vec<Candidate> =
-        hypervisors.map(|host| Candidate { name: host.name.to_string(), zone: host.zone.clone() }).collect();
-    Ok(departures(name, &members, leaving, &candidates, load)?)
 }

@@ -4,11 +4,11 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    members::{CareArgs, Shared, facts, play},
+    members::{CareArgs, Shared, play},
     moves::{Moves, Pace, agree, count, lives, say, say_what_is_left},
 };
 use crate::{
-    membership::{Departure, Verb},
+    membership::{Departure, Verb, facts},
     state::{Drained, Gone},
 };
 

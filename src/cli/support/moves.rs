@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::{
     CliError, Exit, Invocation,
-    members::{Ground, Prepared, Shared, decide, facts, play},
+    members::{Ground, Prepared, Shared, decide, play},
     terminal::confirm,
 };
 use crate::{
     inventory::Inventory,
-    membership::{Condition, Departure, Request, Situation, Verb, rounds},
+    membership::{Departure, Verb, facts, rounds},
     state::{Drained, Gone, StateFolder},
 };
 
@@ -82,7 +82,13 @@ impl Moves<'_> {
         let mut refused = Exit::Success;
         let mut prepared = Vec::new();
         for (departure, situation) in round.iter().zip(&situations) {
-            match decide(&ground, &self.request(departure, situation), situation, shared, invocation) {
+            match decide(
+                &ground,
+                &departure.request(situation, self.snapshot, shared.allow_outage),
+                situation,
+                shared,
+                invocation,
+            ) {
                 Ok(decided) => {
                     ground = ground.with_files(decided.files.clone(), shared, invocation)?;
                     prepared.push(decided);
@@ -107,22 +113,6 @@ impl Moves<'_> {
         }
         stuck.extend(self.left(round)?);
         Ok(exit)
-    }
-
-    fn request(&self, departure: &Departure, situation: &Situation) -> Request {
-        Request {
-            verb: match situation.condition(&departure.member) {
-                Condition::Alive => Verb::Move,
-                _ => Verb::Replace,
-            },
-            old: Some(departure.member.clone()),
-            new_name: None,
-            to: Some(departure.to.clone()),
-            ip: None,
-            fence_unreachable: false,
-            snapshot: self.snapshot,
-            allow_outage: self.shared.allow_outage,
-        }
     }
 
     /// Who is about to go is known before it does: a run that goes on does not tell us.

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::Refusal;
+use super::{Condition, Refusal, Request, Situation, Verb, facts};
+use crate::{
+    inventory::{Cluster, Inventory},
+    source::Node,
+};
 
 /// A hypervisor that may take a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    pub name: String,
-    pub zone: Option<String>,
+struct Candidate {
+    name: String,
+    zone: Option<String>,
 }
 
 /// One member that goes.
@@ -19,13 +23,66 @@ pub struct Departure {
     pub to: String,
 }
 
+impl Departure {
+    /// A healthy member is moved; a failed one cannot be, and is rebuilt there.
+    pub fn request(&self, situation: &Situation, snapshot: bool, allow_outage: bool) -> Request {
+        Request {
+            verb: match situation.condition(&self.member) {
+                Condition::Alive => Verb::Move,
+                _ => Verb::Replace,
+            },
+            old: Some(self.member.clone()),
+            new_name: None,
+            to: Some(self.to.clone()),
+            ip: None,
+            fence_unreachable: false,
+            snapshot,
+            allow_outage,
+        }
+    }
+}
+
 /// How many members of all clusters are on each hypervisor.
-pub type Load = BTreeMap<String, usize>;
+type Load = BTreeMap<String, usize>;
+
+/// All members on a hypervisor, and where they go.
+pub fn departures(
+    inventory: &Inventory,
+    leaving: &str,
+    is_drained: impl Fn(&str) -> bool,
+) -> Result<Vec<Departure>, Refusal> {
+    let mut load = Load::new();
+    for cluster in inventory.clusters() {
+        for at in facts::members(inventory, cluster.name.as_str()).into_iter().filter_map(|it| it.hypervisor) {
+            *load.entry(at).or_default() += 1;
+        }
+    }
+    let mut all = Vec::new();
+    for cluster in inventory.clusters() {
+        let name = cluster.name.as_str();
+        let members = facts::members(inventory, name).into_iter();
+        let members: Vec<_> = members.filter_map(|member| Some((member.name, member.hypervisor?))).collect();
+        all.extend(of_members(name, &members, leaving, &candidates(inventory, cluster, &is_drained), &mut load)?);
+    }
+    Ok(all)
+}
+
+/// The hypervisors of the cluster's `placement`, or all, that take members.
+fn candidates(inventory: &Inventory, cluster: &Cluster, is_drained: &impl Fn(&str) -> bool) -> Vec<Candidate> {
+    let chosen = cluster.sections.get("placement").and_then(Node::as_map).and_then(|map| map.get("hypervisors"));
+    let chosen: Option<Vec<&str>> = chosen.map(|node| match node.as_seq() {
+        Some(list) => list.iter().filter_map(Node::as_str).collect(),
+        None => node.as_str().into_iter().collect(),
+    });
+    let is_candidate = |host: &str| chosen.as_ref().is_none_or(|chosen| chosen.contains(&host)) && !is_drained(host);
+    let hypervisors = inventory.hypervisors().filter(|host| is_candidate(host.name.as_str()));
+    hypervisors.map(|host| Candidate { name: host.name.to_string(), zone: host.zone.clone() }).collect()
+}
 
 /// The members of one cluster, by name and hypervisor; each that is on `leaving` goes where the fewest of its cluster are, by
 /// zone and then by hypervisor, as `placement` would have it; among these, where the fewest of all clusters are. `load` knows
 /// of it afterwards.
-pub fn departures(
+fn of_members(
     cluster: &str,
     members: &[(String, String)],
     leaving: &str,
@@ -84,7 +141,7 @@ mod tests {
 
     fn gone(members: &[(&str, &str)], candidates: &[Candidate]) -> Vec<(String, String)> {
         let members: Vec<_> = members.iter().map(|(member, at)| ((*member).to_owned(), (*at).to_owned())).collect();
-        let departures = departures("prod", &members, "hv1", candidates, &mut Load::new()).unwrap();
+        let departures = of_members("prod", &members, "hv1", candidates, &mut Load::new()).unwrap();
         departures.into_iter().map(|departure| (departure.member, departure.to)).collect()
     }
 
@@ -104,7 +161,7 @@ mod tests {
     fn without_another_hypervisor_there_is_nowhere_to_go() {
         let alone = [candidate("hv1", "")];
         let members = [("m1".to_owned(), "hv1".to_owned())];
-        assert!(matches!(departures("prod", &members, "hv1", &alone, &mut Load::new()), Err(Refusal::Input { .. })));
+        assert!(matches!(of_members("prod", &members, "hv1", &alone, &mut Load::new()), Err(Refusal::Input { .. })));
     }
 
     #[test]
@@ -113,7 +170,7 @@ mod tests {
         let mut load = Load::from([("hv2".to_owned(), 1)]);
         let mut to = |cluster: &str| {
             let members = [(format!("{cluster}-1"), "hv1".to_owned())];
-            departures(cluster, &members, "hv1", &flat, &mut load).unwrap().remove(0).to
+            of_members(cluster, &members, "hv1", &flat, &mut load).unwrap().remove(0).to
         };
         assert_eq!([to("a"), to("b"), to("c")], ["hv3", "hv2", "hv3"]);
     }

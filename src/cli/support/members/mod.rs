@@ -1,6 +1,5 @@
 //! Changes of members, for `member`, `drain` and `undrain`: looks, decides, shows what will be done, and plays the playbook that does it.
 
-pub mod facts;
 mod ground;
 mod prepare;
 mod show;
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     inventory::Inventory,
-    membership::{Request, Situation, Verb},
+    membership::{Request, Situation, Verb, facts},
     source::disk,
 };
 
