@@ -1,4 +1,5 @@
-//! Commands that texts name are commands that the program takes: in the docs, in help, in messages, in playbooks.
+//! Commands that texts name are commands that the program takes: in the docs, in help, in messages, in playbooks. And flags that many
+//! commands take are the same everywhere.
 
 use std::{
     ffi::OsString,
@@ -146,5 +147,33 @@ fn no_message_names_a_bare_etcdctl() {
         for line in text.lines() {
             assert!(spans(line, "etcdctl ").is_empty(), "{}: {line}", path.display());
         }
+    }
+}
+
+/// The commands that take a flag, and its help there.
+fn takers(command: &clap::Command, path: &str, flag: &str, found: &mut Vec<(String, String)>) {
+    for inner in command.get_subcommands() {
+        let path = format!("{path} {}", inner.get_name()).trim().to_owned();
+        if let Some(arg) = inner.get_arguments().find(|arg| arg.get_long() == Some(flag)) {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            found.push((path.clone(), help));
+        }
+        takers(inner, &path, flag, found);
+    }
+}
+
+#[test]
+fn a_flag_is_the_same_everywhere_and_docs_say_where() {
+    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md")).unwrap();
+    for flag in ["yes", "extra-vars", "check", "limit"] {
+        let mut found = Vec::new();
+        takers(&command(), "", flag, &mut found);
+        assert!(found.iter().all(|(_, help)| *help == found[0].1), "--{flag}: {found:#?}");
+        let row = docs.lines().find(|line| line.starts_with("| `-") && line.contains(&format!("`--{flag}`"))).unwrap();
+        let mut named = spans(row.rsplit('|').nth(1).unwrap(), "");
+        let mut taken: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+        named.sort_unstable();
+        taken.sort_unstable();
+        assert_eq!(named, taken, "--{flag}: docs/cli.md, and what commands take");
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
+    args::YesArgs,
     clusters::{find_cluster, member_names, section},
     shelf::{BucketArgs, absolute},
     site::Site,
@@ -32,9 +33,8 @@ pub struct DestroyArgs {
     #[arg(long)]
     keep_data: bool,
 
-    /// Do not prompt
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    prompt: YesArgs,
 
     #[command(flatten)]
     bucket: BucketArgs,
@@ -62,7 +62,7 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
     match foresee("destroy.yaml", &args.cluster, &vars, &args.args, invocation)? {
         // What is gone already needs no name.
         Exit::Success => return Ok(Exit::Success),
-        Exit::WouldChange if args.args.run.check => return Ok(Exit::Success),
+        Exit::WouldChange if args.args.run.mode.check => return Ok(Exit::Success),
         Exit::WouldChange if !args.no_backup && !is_known(args, &site) => {
             let message = format!(
                 "`{}` has resources on its hosts, but this state directory has no record of it, and no backup can be taken",
@@ -80,7 +80,7 @@ pub fn run(args: &DestroyArgs, invocation: &Invocation) -> Result<Exit, CliError
         if args.keep_data { "Data and disks are moved aside." } else { "Data and disks of guests are DELETED." };
     let question =
         format!("Destroy {}, {}? {disks}", args.cluster, member_names(&site.inventory, &args.cluster).join(", "));
-    confirm_name(&question, &args.cluster, args.yes, invocation)?;
+    confirm_name(&question, &args.cluster, args.prompt.yes, invocation)?;
     play("destroy.yaml", &args.cluster, &vars, &args.args, invocation)
 }
 

@@ -66,7 +66,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let mut moves = Moves { emptied: Some(hypervisor), drained, snapshot, state: site.state, shared, invocation };
     moves.keep()?;
     let exit = moves.all(rounds)?;
-    if shared.run.check {
+    if shared.run.mode.check {
         return Ok(exit);
     }
     match exit {
@@ -93,7 +93,7 @@ fn reboot(hypervisor: &str, shared: &Shared, invocation: &Invocation) -> Result<
             true => format!("Reboot {hypervisor}? No member runs there. [y/N] "),
             false => format!("Stop {}, reboot {hypervisor}, and start them again? [y/N] ", members.join(", ")),
         };
-        if !shared.run.check && !shared.yes && !confirm(&question, "--yes skips the prompt")? {
+        if !shared.run.mode.check && !shared.prompt.yes && !confirm(&question, "--yes skips the prompt")? {
             invocation.print("nothing was changed\n")?;
             return Ok(Exit::Interrupted);
         }

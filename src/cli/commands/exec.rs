@@ -78,7 +78,7 @@ fn load(args: &ExecArgs, invocation: &Invocation) -> Result<(Input, Inventory, O
     let mut input = Input::new(&args.inventory.known.keys, Opening::All, invocation);
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory.known, invocation);
-    let limit = input.limit(args.inventory.limit.as_deref(), &inventory);
+    let limit = input.limit(args.inventory.only.limit.as_deref(), &inventory);
     let mut task = task(args, &mut input)?;
     if args.read_only {
         task["changed_when"] = false.into();

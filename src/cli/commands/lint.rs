@@ -33,7 +33,7 @@ pub fn run(args: &LintArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut input = Input::new(&args.inventory.known.keys, Opening::FilesOnly, invocation);
     input.extra_vars(&args.vars);
     let inventory = input.inventory(&args.inventory.known, invocation);
-    let limit = input.limit(args.inventory.limit.as_deref(), &inventory);
+    let limit = input.limit(args.inventory.only.limit.as_deref(), &inventory);
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load_options(invocation) };
     // A broken inventory would make every pattern look wrong.
     let whole = !input.diagnostics.has_errors();

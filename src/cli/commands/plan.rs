@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
+    args::{CheckArgs, ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
     input::{Opening, compile_all},
     planned::not_run,
     record,
@@ -55,7 +55,7 @@ pub fn run(args: &PlanArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut compiled = compile_all(&names, &args.inventory, &args.selection, &load, Opening::All, invocation)?;
     let (inputs, used) = (compiled.inputs.clone(), compiled.input.sources.note_used());
     let fingerprints: Vec<_> = compiled.graphs.iter().map(Graph::fingerprint).collect();
-    let looks = RunArgs { forks: args.forks, check: true, diff: true, ..RunArgs::default() };
+    let looks = RunArgs { forks: args.forks, mode: CheckArgs { check: true }, diff: true, ..RunArgs::default() };
     let ended = run::execute(compiled, &args.connection, &looks, Style::Plan, invocation)?;
     if let Some(path) = &args.out {
         save(path, &ended, fingerprints, |graphs| {

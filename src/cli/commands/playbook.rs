@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
+    args::{CheckArgs, ConnectionArgs, InventoryArgs, RunArgs, SelectionArgs},
     input::{Opening, compile_all},
     listing,
     planned::{Planned, not_run},
@@ -99,7 +99,12 @@ fn apply(path: &Path, given: &PlaybookArgs, invocation: &Invocation) -> Result<E
         return Err(not_run(&path, "its command line is no longer valid"));
     };
     std::env::set_current_dir(&plan.bundle.folder)?;
-    args.run = RunArgs { check: false, state_dir, forks: given.run.forks.or(args.run.forks), ..given.run.clone() };
+    args.run = RunArgs {
+        mode: CheckArgs::default(),
+        state_dir,
+        forks: given.run.forks.or(args.run.forks),
+        ..given.run.clone()
+    };
     args.connection.ask_become_pass |= given.connection.ask_become_pass;
     args.connection.become_password_file = password.or(args.connection.become_password_file);
     let planned = Planned { path, inputs: plan.inputs(), graphs: plan.graphs };

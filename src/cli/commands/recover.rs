@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
+    args::YesArgs,
     clusters::find_cluster,
     site::Site,
     verb::{VerbArgs, confirm_name, look, play},
@@ -26,9 +27,8 @@ pub struct RecoverArgs {
     #[arg(long)]
     force: bool,
 
-    /// Do not prompt
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    prompt: YesArgs,
 
     #[command(flatten)]
     args: VerbArgs,
@@ -44,11 +44,11 @@ pub fn run(args: &RecoverArgs, invocation: &Invocation) -> Result<Exit, CliError
     // What goes on was looked at and agreed to when it began.
     if invocation.resumed.is_none() {
         let exit = look("recover-look.yaml", &args.cluster, &vars, &args.args, invocation)?;
-        if exit != Exit::Success || args.args.run.check {
+        if exit != Exit::Success || args.args.run.mode.check {
             return Ok(exit);
         }
         let question = format!("Recover {} like this? No data is deleted: replaced data is moved aside.", args.cluster);
-        confirm_name(&question, &args.cluster, args.yes, invocation)?;
+        confirm_name(&question, &args.cluster, args.prompt.yes, invocation)?;
     }
     play("recover.yaml", &args.cluster, &vars, &args.args, invocation)
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
+    args::YesArgs,
     clusters::{find_cluster, member_names},
     runtime::runtime,
     shelf::{BucketArgs, Shelf, absolute},
@@ -68,9 +69,8 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "CLUSTER", requires = "drill", conflicts_with = "on")]
     into: Option<String>,
 
-    /// Do not prompt
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    prompt: YesArgs,
 
     #[command(flatten)]
     bucket: BucketArgs,
@@ -131,7 +131,7 @@ pub fn run(args: &RestoreArgs, invocation: &Invocation) -> Result<Exit, CliError
         args.cluster,
         members.join(", ")
     );
-    confirm(&question, args.yes, args.args.run.check, invocation)?;
+    confirm(&question, args.prompt.yes, args.args.run.mode.check, invocation)?;
     play(playbook, hosts, &vars, &args.args, invocation)
 }
 

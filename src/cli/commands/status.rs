@@ -25,7 +25,7 @@ use crate::{
         advisories::Concern,
         observe::{AlarmKind, Observation},
     },
-    inventory::HostId,
+    inventory::{HostId, Inventory},
     membership::{InventoryMember, disagreements, orphan},
     model::{ByteSize, Version, one_line},
     modules::{GuestStates, guest_states},
@@ -33,7 +33,9 @@ use crate::{
 };
 
 #[derive(Args, Debug)]
-#[command(after_help = "The exit code is 0 if every cluster is healthy, 4 if a host is unreachable, and 2 otherwise.")]
+#[command(
+    after_help = "--limit selects the clusters with a member, or the hypervisor of a member, among these hosts.\n\nThe exit code is 0 if every cluster is healthy, 4 if a host is unreachable, and 2 otherwise."
+)]
 pub struct StatusArgs {
     /// The cluster [default: all]
     cluster: Option<String>,
@@ -50,7 +52,8 @@ pub struct StatusArgs {
 }
 
 pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError> {
-    let site = Site::load(&args.inventory.known, args.state_dir.as_deref(), invocation)?;
+    let mut site = Site::load(&args.inventory.known, args.state_dir.as_deref(), invocation)?;
+    let selected = site.select(args.inventory.only.limit.as_deref(), invocation)?;
     let inventory = &site.inventory;
     let names: Vec<String> = match &args.cluster {
         Some(name) => vec![find_cluster(inventory, name)?],
@@ -58,6 +61,13 @@ pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError>
     };
     if names.is_empty() {
         return Err(CliError::usage("the inventory has no cluster"));
+    }
+    let names: Vec<String> = match &selected {
+        Some(hosts) => names.into_iter().filter(|name| has_one_of(inventory, name, hosts)).collect(),
+        None => names,
+    };
+    if names.is_empty() {
+        return Err(CliError::usage("no cluster has a member among the hosts of --limit"));
     }
     let limit = args.connection.connect_timeout.map_or(LIMIT, |seconds| LIMIT.max(Duration::from_secs(seconds)));
     let queries = names.iter().map(|name| ClusterQuery::new(&site, name, limit));
@@ -74,6 +84,14 @@ pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError>
         false => clusters.iter().map(|cluster| cluster.text(invocation.stdout)).collect::<Vec<_>>().join("\n"),
     })?;
     Ok(exit(&clusters))
+}
+
+/// Whether a member of the cluster, or its hypervisor, is one of these hosts. A cluster is shown as a whole: its health is not that of some
+/// members.
+fn has_one_of(inventory: &Inventory, cluster: &str, hosts: &[HostId]) -> bool {
+    let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
+    let is_one = |id: &HostId| hosts.contains(id);
+    members.into_iter().any(|id| is_one(id) || inventory.hypervisor_of(*id).is_some_and(|host| is_one(&host.id)))
 }
 
 fn exit(clusters: &[ClusterReport]) -> Exit {

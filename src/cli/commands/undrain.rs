@@ -58,7 +58,7 @@ pub fn run(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliError
     let snapshot = !args.care.no_snapshot;
     let mut moves = Moves { emptied: None, drained, snapshot, state: site.state, shared, invocation };
     moves.keep()?;
-    if !shared.run.check {
+    if !shared.run.mode.check {
         say(&format!("{hypervisor} accepts members again\n"), invocation)?;
     }
     let exit = moves.all(rounds)?;
@@ -69,7 +69,7 @@ pub fn run(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliError
             moves.keep()?;
         }
         Exit::Interrupted => {}
-        _ if shared.run.check => {}
+        _ if shared.run.mode.check => {}
         _ => say_what_is_left(hypervisor, "undrain", invocation)?,
     }
     Ok(exit)

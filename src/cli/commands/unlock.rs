@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, duration},
+    args::{CheckArgs, ConnectionArgs, InventoryArgs, duration},
     run::reach,
     runtime::runtime,
     site::Site,
@@ -44,6 +44,9 @@ pub struct UnlockArgs {
     state_dir: Option<PathBuf>,
 
     #[command(flatten)]
+    mode: CheckArgs,
+
+    #[command(flatten)]
     inventory: InventoryArgs,
 
     #[command(flatten)]
@@ -56,7 +59,7 @@ const WAIT: Duration = Duration::from_secs(60);
 pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut site = Site::load(&args.inventory.known, args.state_dir.as_deref(), invocation)?;
     let id = run_id(args, &site.state)?;
-    let hosts = site.select(args.inventory.limit.as_deref(), invocation)?;
+    let hosts = site.select(args.inventory.only.limit.as_deref(), invocation)?;
     let Site { mut inventory, state, .. } = site;
     let hosts = hosts.unwrap_or_else(|| inventory.hosts().map(|host| host.id).collect());
     let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
@@ -105,6 +108,11 @@ async fn unlock(
     if !found.iter().any(HostLocks::has_locks) && missed.is_empty() {
         let help = "a run of another operator needs its full ID".to_owned();
         return Err(CliError::usage_with_help(format!("no host has a lock of the run {id}"), Some(help)));
+    }
+    if args.mode.check {
+        let held = found.iter().filter(|it| it.has_locks()).map(|it| format!("{}: would be broken\n", it.host));
+        invocation.print(&(missed.clone() + &held.collect::<String>()))?;
+        return Ok(if missed.is_empty() { Exit::Success } else { Exit::Unreachable });
     }
     let broken = unlocking.break_all(&found, args.wait.unwrap_or(WAIT)).await;
     let is_busy = broken.iter().any(|answer| !answer.busy().is_empty());

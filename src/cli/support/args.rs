@@ -40,7 +40,7 @@ pub struct KnownArgs {
 impl KnownArgs {
     /// The same, for the hosts of a pattern only.
     pub fn only(&self, limit: Option<&str>) -> InventoryArgs {
-        InventoryArgs { known: self.clone(), limit: limit.map(str::to_owned) }
+        InventoryArgs { known: self.clone(), only: LimitArgs { limit: limit.map(str::to_owned) } }
     }
 }
 
@@ -50,9 +50,32 @@ pub struct InventoryArgs {
     #[command(flatten)]
     pub known: KnownArgs,
 
+    #[command(flatten)]
+    pub only: LimitArgs,
+}
+
+/// Which of the hosts to use.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LimitArgs {
     /// Only these hosts: names, groups, globs, ranges, `:` or `,` union, `!` exclusion, `&` intersection
     #[arg(short, long, value_name = "PATTERN", help_heading = "Hosts")]
     pub limit: Option<String>,
+}
+
+/// For a command that prompts.
+#[derive(Args, Clone, Debug, Default)]
+pub struct YesArgs {
+    /// Do not prompt; for scripts
+    #[arg(short, long, help_heading = "Run")]
+    pub yes: bool,
+}
+
+/// For a command that changes something.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CheckArgs {
+    /// Change nothing; show what would change
+    #[arg(short = 'C', long, help_heading = "Run")]
+    pub check: bool,
 }
 
 /// Which keys decrypt age files and values.
@@ -147,9 +170,8 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub forks: Option<u32>,
 
-    /// Change nothing; show what would change
-    #[arg(short = 'C', long, help_heading = "Run")]
-    pub check: bool,
+    #[command(flatten)]
+    pub mode: CheckArgs,
 
     /// Show what changes in files
     #[arg(short = 'D', long, help_heading = "Run")]

@@ -171,7 +171,7 @@ fn load_all(
     let mut input = Input::new(&inventory_args.known.keys, opening, invocation);
     input.extra_vars(&selection.vars);
     let inventory = input.inventory(&inventory_args.known, invocation);
-    let limit = input.limit(inventory_args.limit.as_deref(), &inventory);
+    let limit = input.limit(inventory_args.only.limit.as_deref(), &inventory);
     let load = LoadOptions { extra_vars: input.extra_vars.clone(), ..load.clone() };
     // A broken inventory would make every pattern look wrong.
     let whole = !input.diagnostics.has_errors();

@@ -108,7 +108,7 @@ impl Moves<'_> {
         }
         self.note(&prepared)?;
         let exit = play(Verb::Move, shared, &prepared, invocation)?;
-        if exit == Exit::Success || shared.run.check {
+        if exit == Exit::Success || shared.run.mode.check {
             return Ok(if exit == Exit::Success { refused } else { exit });
         }
         stuck.extend(self.left(round)?);
@@ -126,7 +126,7 @@ impl Moves<'_> {
 
     /// A plan writes nothing down.
     pub fn keep(&self) -> Result<(), CliError> {
-        if self.shared.run.check { Ok(()) } else { Ok(self.drained.keep(&self.state)?) }
+        if self.shared.run.mode.check { Ok(()) } else { Ok(self.drained.keep(&self.state)?) }
     }
 
     /// The clusters of those that did not get there, by what the inventory says now.
@@ -183,7 +183,7 @@ pub fn agree(
     invocation: &Invocation,
 ) -> Result<bool, CliError> {
     say(&table(heading, rounds), invocation)?;
-    if shared.run.check || shared.yes || confirm("Continue? [y/N] ", "--yes skips the prompt")? {
+    if shared.run.mode.check || shared.prompt.yes || confirm("Continue? [y/N] ", "--yes skips the prompt")? {
         return Ok(true);
     }
     invocation.print("nothing was changed\n")?;

@@ -81,7 +81,7 @@ pub fn execute(
     input.check(invocation)?;
     let screen = MultiProgress::new();
     let mut options = run_options(connection, args, input.extra_vars.clone(), invocation)?;
-    let record = match args.check {
+    let record = match args.mode.check {
         true => None,
         false => Some(RunRecord::open(args.state_dir.as_deref(), &input.inventories, &inputs, invocation)?),
     };
@@ -282,7 +282,7 @@ fn run_options(
     let become_user = connection.become_user.clone().or_else(|| settings.become_user.clone());
     Ok(RunOptions {
         forks,
-        check_mode: args.check,
+        check_mode: args.mode.check,
         diff: args.diff,
         r#become: connection.r#become || settings.r#become,
         become_user: become_user.map(Into::into),
@@ -292,7 +292,7 @@ fn run_options(
         live_output: invocation.verbosity > 0 || invocation.json,
         command: invocation.as_typed().into(),
         extra_vars,
-        locking: match args.check {
+        locking: match args.mode.check {
             true => Locking::Look,
             false => Locking::Take(args.lock_timeout.unwrap_or_default()),
         },

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, InventoryArgs, KnownArgs, RunArgs, SelectionArgs, VarsArgs},
+    args::{CheckArgs, ConnectionArgs, InventoryArgs, KnownArgs, RunArgs, SelectionArgs, VarsArgs},
     input::{Compiled, Opening, compile_all},
     run::{self, Style},
     terminal,
@@ -51,7 +51,7 @@ impl Play<'_> {
     }
 
     pub fn run(&self, compiled: Compiled, invocation: &Invocation) -> Result<run::Ended, CliError> {
-        let style = if self.run.check { Style::Plan } else { Style::Playbook };
+        let style = if self.run.mode.check { Style::Plan } else { Style::Playbook };
         run::execute(compiled, self.connection, self.run, style, invocation)
     }
 }
@@ -68,7 +68,7 @@ pub fn play(
     args: &VerbArgs,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let style = if args.run.check { Style::Plan } else { Style::Playbook };
+    let style = if args.run.mode.check { Style::Plan } else { Style::Playbook };
     Ok(ended(style, playbook, limit, vars, args, invocation)?.exit(false))
 }
 
@@ -80,7 +80,7 @@ pub fn foresee(
     args: &VerbArgs,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let run = RunArgs { check: true, ..args.run.clone() };
+    let run = RunArgs { mode: CheckArgs { check: true }, ..args.run.clone() };
     Ok(ended(Style::Plan, playbook, limit, vars, &VerbArgs { run, ..args.clone() }, invocation)?.exit(true))
 }
 
@@ -92,7 +92,7 @@ pub fn look(
     args: &VerbArgs,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let run = RunArgs { check: true, ..args.run.clone() };
+    let run = RunArgs { mode: CheckArgs { check: true }, ..args.run.clone() };
     Ok(ended(Style::Playbook, playbook, limit, vars, &VerbArgs { run, ..args.clone() }, invocation)?.exit(false))
 }
 

@@ -5,6 +5,7 @@ use clap::Args;
 use super::WhichArgs;
 use crate::cli::support::{
     CliError, Exit, Invocation,
+    args::CheckArgs,
     runtime::runtime,
     shelf::{Shelf, unexpected},
 };
@@ -28,6 +29,9 @@ pub struct RekeyArgs {
     /// Also accept backups that were not signed with the cluster's backup key, and sign them
     #[arg(long)]
     unauthenticated: bool,
+
+    #[command(flatten)]
+    mode: CheckArgs,
 }
 
 pub fn run(args: &RekeyArgs, invocation: &Invocation) -> Result<Exit, CliError> {
@@ -43,7 +47,10 @@ pub fn run(args: &RekeyArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     let runtime = runtime()?;
     let found = runtime.block_on(shelf.find(cluster, args.name.as_deref()))?;
     let trust = shelf.trust(cluster, args.unauthenticated)?;
-    let (keys, _) = Keys::make(shelf.site.state.path(), cluster).map_err(unexpected)?;
+    let keys = match args.mode.check {
+        true => shelf.keys(cluster)?,
+        false => Keys::make(shelf.site.state.path(), cluster).map_err(unexpected)?.0,
+    };
     let mut exit = if found.damaged.is_empty() { Exit::Success } else { Exit::TaskFailed };
     for it in &found.damaged {
         invocation.print(&format!("BAD     {}: {}\n", it.name, it.why))?;
@@ -52,6 +59,7 @@ pub fn run(args: &RekeyArgs, invocation: &Invocation) -> Result<Exit, CliError> 
         let is_done = manifest.recipients == recipients && keys.verdict(manifest) == Verdict::Authentic;
         let text = match trust.check_origin(&shelf.store.call(&manifest.name()), manifest) {
             Ok(_) if is_done => format!("ok      {}\n", manifest.name()),
+            Ok(_) if args.mode.check => format!("would change {}\n", manifest.name()),
             Ok(trusted) => {
                 runtime.block_on(shelf.rekey(&trusted, &recipients, &keys))?;
                 format!("changed {}\n", manifest.name())

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, KeyArgs, KnownArgs, RunArgs},
+    args::{ConnectionArgs, KeyArgs, KnownArgs, RunArgs, VarsArgs},
     site::Site,
     verb::Play,
 };
@@ -70,17 +70,17 @@ impl Common {
         Site::load(&self.known, self.state_dir.as_deref(), invocation)
     }
 
-    /// A playbook, for the clusters that are named, or all.
+    /// A playbook, for the hosts of a pattern, or all.
     fn play<'a>(
         &self,
         playbook: &'a str,
-        clusters: &[String],
-        vars: Option<&Value>,
+        limit: Option<&str>,
+        (given, own): (&VarsArgs, Option<&Value>),
         (run, connection): (&'a RunArgs, &'a ConnectionArgs),
     ) -> Play<'a> {
-        let limit = (!clusters.is_empty()).then(|| clusters.join(","));
-        let hosts = self.known.only(limit.as_deref());
-        Play { playbook, hosts, extra_vars: vars.iter().map(ToString::to_string).collect(), run, connection }
+        // What was said by a flag of the verb wins.
+        let extra_vars = given.extra_vars.iter().cloned().chain(own.map(ToString::to_string)).collect();
+        Play { playbook, hosts: self.known.only(limit), extra_vars, run, connection }
     }
 }
 

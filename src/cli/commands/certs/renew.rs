@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, RunArgs, duration},
+    args::{ConnectionArgs, LimitArgs, RunArgs, VarsArgs, duration},
     record::state_folder,
 };
 
@@ -21,7 +21,7 @@ const ALWAYS: Duration = Duration::from_secs(36_500 * 86_400);
 #[derive(Args, Debug)]
 pub struct RenewArgs {
     /// The clusters [default: all]
-    #[arg(value_name = "CLUSTER")]
+    #[arg(value_name = "CLUSTER", conflicts_with = "limit")]
     clusters: Vec<String>,
 
     /// Also renew what expires within this time, like 90d
@@ -33,6 +33,12 @@ pub struct RenewArgs {
     all: bool,
 
     #[command(flatten)]
+    only: LimitArgs,
+
+    #[command(flatten)]
+    vars: VarsArgs,
+
+    #[command(flatten)]
     run: RunArgs,
 
     #[command(flatten)]
@@ -42,8 +48,10 @@ pub struct RenewArgs {
 pub fn run(args: &RenewArgs, common: &Common, invocation: &Invocation) -> Result<Exit, CliError> {
     let early = if args.all { Some(ALWAYS) } else { args.early };
     let early = early.map(|early| json!({ "etcd_early_renewal": format!("{}s", early.as_secs()) }));
+    let named = || (!args.clusters.is_empty()).then(|| args.clusters.join(","));
+    let limit = args.only.limit.clone().or_else(named);
     let how = (&args.run, &args.connection);
-    let play = common.play("certificates.yaml", &args.clusters, early.as_ref(), how);
+    let play = common.play("certificates.yaml", limit.as_deref(), (&args.vars, early.as_ref()), how);
     let compiled = play.compile(invocation)?;
     let state = match &invocation.resumed {
         Some(resumed) => resumed.state.clone(),
@@ -56,7 +64,7 @@ pub fn run(args: &RenewArgs, common: &Common, invocation: &Invocation) -> Result
     };
     let before = rows(&holders)?;
     let ended = play.run(compiled, invocation)?;
-    if !invocation.json && !args.run.check {
+    if !invocation.json && !args.run.mode.check {
         let mut now = rows(&holders)?;
         for row in now.iter_mut().filter(|row| !before.iter().any(|before| before.is_like(row))) {
             row.note = Some("renewed".to_owned());

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Common, issued::holders};
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, RunArgs},
+    args::{ConnectionArgs, RunArgs, VarsArgs, YesArgs},
     record::Resumed,
     verb::confirm,
 };
@@ -45,9 +45,11 @@ pub struct RotateArgs {
     #[arg(long)]
     allow_outage: bool,
 
-    /// Do not prompt
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    prompt: YesArgs,
+
+    #[command(flatten)]
+    vars: VarsArgs,
 
     #[command(flatten)]
     run: RunArgs,
@@ -71,10 +73,10 @@ pub fn run(args: &RotateArgs, common: &Common, invocation: &Invocation) -> Resul
         "rotate_ca": if args.abandon { "abandon" } else { phase.name() },
         "rollout_allow_outage": args.allow_outage,
     });
-    let play = common.play(playbook, &clusters, Some(&vars), (&args.run, &args.connection));
+    let play = common.play(playbook, Some(&args.name), (&args.vars, Some(&vars)), (&args.run, &args.connection));
     let compiled = play.compile(invocation)?;
     holders(&compiled.inventory, &clusters)?;
-    confirm(&args.question(phase), args.yes, args.run.check, invocation)?;
+    confirm(&args.question(phase), args.prompt.yes, args.run.mode.check, invocation)?;
     Ok(play.run(compiled, invocation)?.exit(false))
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 pub use self::{ground::Ground, prepare::Prepared};
 use super::{
     CliError, Exit, Invocation,
-    args::{ConnectionArgs, KnownArgs, RunArgs, VarsArgs},
+    args::{ConnectionArgs, KnownArgs, RunArgs, VarsArgs, YesArgs},
     site::{Files, Site},
     terminal::confirm,
     verb::Play,
@@ -34,9 +34,8 @@ pub struct CareArgs {
 /// What all of them take.
 #[derive(Args, Clone, Debug)]
 pub struct Shared {
-    /// Do not prompt; for scripts
-    #[arg(short, long, help_heading = "Run")]
-    pub yes: bool,
+    #[command(flatten)]
+    pub prompt: YesArgs,
 
     /// Accept loss of quorum during the operation (required for clusters with one or two members)
     #[arg(long, help_heading = "Run")]
@@ -100,7 +99,7 @@ pub fn change(
     let (ground, situations) = Ground::look(site, &[(&cluster, request.to.as_deref())], shared, invocation)?;
     let Some(situation) = situations.first() else { return Ok(Exit::Success) };
     let prepared = decide(&ground, request, situation, shared, invocation)?;
-    if !shared.run.check && !shared.yes && !confirm("Continue? [y/N] ", "--yes skips the prompt")? {
+    if !shared.run.mode.check && !shared.prompt.yes && !confirm("Continue? [y/N] ", "--yes skips the prompt")? {
         invocation.print("nothing was changed\n")?;
         return Ok(Exit::Interrupted);
     }
