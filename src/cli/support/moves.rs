@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::{
     CliError, Exit, Invocation,
-    members::{Ground, Prepared, Shared, decide, play},
+    members::{Shared, Survey, decide, play},
     terminal::confirm,
 };
 use crate::{
     inventory::Inventory,
-    membership::{Departure, Verb, facts, rounds},
+    membership::{Departure, Prepared, Verb, facts, rounds},
     state::{Drained, Gone, StateFolder},
 };
 
@@ -77,20 +77,20 @@ impl Moves<'_> {
         let (shared, invocation) = (self.shared, self.invocation);
         let site = shared.site(invocation)?;
         let asked: Vec<_> = round.iter().map(|it| (it.cluster.as_str(), Some(it.to.as_str()))).collect();
-        let (mut ground, situations) = Ground::look(site, &asked, shared, invocation)?;
-        ground.drained = self.drained.clone();
+        let (mut survey, situations) = Survey::take(site, &asked, shared, invocation)?;
+        survey.drained = self.drained.clone();
         let mut refused = Exit::Success;
         let mut prepared = Vec::new();
         for (departure, situation) in round.iter().zip(&situations) {
             match decide(
-                &ground,
+                &survey,
                 &departure.request(situation, self.snapshot, shared.allow_outage),
                 situation,
                 shared,
                 invocation,
             ) {
                 Ok(decided) => {
-                    ground = ground.with_files(decided.files.clone(), shared, invocation)?;
+                    survey = survey.with_files([decided.file()].into(), shared, invocation)?;
                     prepared.push(decided);
                 }
                 // What is wrong with one cluster is told, and does not keep the others.

@@ -51,9 +51,15 @@ pub struct Prepared {
     /// Where the new member is.
     pub new_place: String,
     pub notes: Vec<String>,
-    /// The file of the inventory that changes, and its text during the change.
-    pub path: PathBuf,
-    pub during: String,
+    path: PathBuf,
+    during: String,
+}
+
+impl Prepared {
+    /// The file of the inventory that changes, as it is during the change.
+    pub fn file(&self) -> (PathBuf, Vec<u8>) {
+        (self.path.clone(), self.during.clone().into_bytes())
+    }
 }
 
 pub fn prepare<F: Files>(
@@ -90,7 +96,7 @@ struct Coming {
 impl<F: Files> Draft<'_, F> {
     fn prepare(&self) -> Result<Prepared, F::Error> {
         let old = match &self.request.old {
-            Some(name) => Some(Facts::of(facts::member(&self.ground.inventory, name)?.0)),
+            Some(name) => Some(Facts::of(facts::member(self.ground.inventory, name)?.0)),
             None => None,
         };
         let condition = old.as_ref().map(|old| self.situation.condition(&old.name));
@@ -118,7 +124,7 @@ impl<F: Files> Draft<'_, F> {
     fn coming(&self, old: Option<&Facts>, alive: bool) -> Result<Option<Coming>, Refusal> {
         let Request { verb, to, ip, .. } = self.request;
         if let Some(to) = to {
-            facts::hypervisor(&self.ground.inventory, to)?;
+            facts::hypervisor(self.ground.inventory, to)?;
             if (self.ground.is_drained)(to) {
                 let help = format!("run `etcdrun undrain {to}` first, or name another hypervisor with --to");
                 return Err(Refusal::input(format!("{to} is drained, and accepts no members"), help));
@@ -132,7 +138,7 @@ impl<F: Files> Draft<'_, F> {
             (Verb::Move, Some(old)) => self.check_move(old)?,
             _ => {}
         }
-        let members = facts::members(&self.ground.inventory, self.cluster.name.as_str());
+        let members = facts::members(self.ground.inventory, self.cluster.name.as_str());
         let like = old.cloned().or_else(|| members.last().cloned());
         let like = like.ok_or_else(|| Refusal::input("the cluster has no members", ""))?;
         let name = match (&self.request.new_name, old) {
@@ -197,7 +203,7 @@ impl<F: Files> Draft<'_, F> {
 
     /// Whether the inventory has the new member already; an error if the name is taken by another host or group.
     fn is_described(&self, name: &str) -> Result<bool, Refusal> {
-        let inventory = &self.ground.inventory;
+        let inventory = self.ground.inventory;
         let taken =
             |what: String| Refusal::input(format!("the name `{name}` is taken: it is {what}"), "choose another");
         match inventory.host(name).map(|host| &host.kind) {
@@ -242,9 +248,9 @@ impl<F: Files> Draft<'_, F> {
         notes: &mut Vec<String>,
     ) -> Result<Texts, F::Error> {
         let cluster = self.cluster.name.as_str();
-        let members = facts::members(&self.ground.inventory, cluster);
+        let members = facts::members(self.ground.inventory, cluster);
         let like = old.or(members.last()).map(|facts| facts.name.clone()).unwrap_or_default();
-        let (host, _) = facts::member(&self.ground.inventory, &like)?;
+        let (host, _) = facts::member(self.ground.inventory, &like)?;
         let InventoryFile { path, text, is_generated } = self.files.of(host);
         let texts = Texts::unchanged(path, text);
         let is_same = old.zip(coming).is_some_and(|(old, coming)| old.name == coming.new.name);
@@ -277,7 +283,7 @@ impl<F: Files> Draft<'_, F> {
     fn pinned(&self, mut texts: Texts, coming: Option<&Coming>) -> Result<Texts, F::Error> {
         let cluster = self.cluster.name.as_str();
         let place = |facts: &Facts| (facts.ip.clone(), facts.hypervisor.clone());
-        let before = facts::members(&self.ground.inventory, cluster);
+        let before = facts::members(self.ground.inventory, cluster);
         // What one of them is given back, another may have had.
         for _ in 0..before.len() {
             let [during, after] = self.both(&texts)?;
@@ -327,7 +333,7 @@ impl<F: Files> Draft<'_, F> {
         let via = via
             .or_else(|| self.situation.via(None))
             .ok_or_else(|| Refusal::gate(format!("no member of `{cluster}` is healthy"), "run `etcdrun status`"))?;
-        let members = facts::members(&self.ground.inventory, cluster);
+        let members = facts::members(self.ground.inventory, cluster);
         let (_, names) = self.situation.voters();
         let well: Vec<Listing> =
             members.iter().filter(|member| names.contains(&member.name.as_str())).map(Facts::listing).collect();

@@ -1,12 +1,12 @@
 //! Changes of members, for `member`, `drain` and `undrain`: looks, decides, shows what will be done, and plays the playbook that does it.
 
-mod ground;
 mod prepare;
 mod show;
+mod survey;
 
 use clap::Args;
 
-pub use self::{ground::Ground, prepare::Prepared};
+pub use self::survey::Survey;
 use super::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, KnownArgs, RunArgs, VarsArgs, YesArgs},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     inventory::Inventory,
-    membership::{Request, Situation, Verb, facts},
+    membership::{Prepared, Request, Situation, Verb, facts},
     source::disk,
 };
 
@@ -96,9 +96,9 @@ pub fn change(
     }
     let site = shared.site(invocation)?;
     let cluster = cluster(&site.inventory)?;
-    let (ground, situations) = Ground::look(site, &[(&cluster, request.to.as_deref())], shared, invocation)?;
+    let (survey, situations) = Survey::take(site, &[(&cluster, request.to.as_deref())], shared, invocation)?;
     let Some(situation) = situations.first() else { return Ok(Exit::Success) };
-    let prepared = decide(&ground, request, situation, shared, invocation)?;
+    let prepared = decide(&survey, request, situation, shared, invocation)?;
     if !shared.run.mode.check && !shared.prompt.yes && !confirm("Continue? [y/N] ", "--yes skips the prompt")? {
         invocation.print("nothing was changed\n")?;
         return Ok(Exit::Interrupted);
@@ -113,13 +113,13 @@ pub fn cluster_of(member: &str) -> impl FnOnce(&Inventory) -> Result<String, Cli
 
 /// Decides, and shows what will be done.
 pub fn decide(
-    ground: &Ground,
+    survey: &Survey,
     request: &Request,
     situation: &Situation,
     shared: &Shared,
     invocation: &Invocation,
 ) -> Result<Prepared, CliError> {
-    let prepared = prepare::prepare(ground, request, situation, shared, invocation)?;
+    let prepared = prepare::prepare(survey, request, situation, shared, invocation)?;
     if !invocation.json {
         invocation.print(&show::plan(&prepared, request, situation))?;
     }

@@ -7,23 +7,13 @@ use std::{
 
 use super::{
     super::{CliError, Invocation, site::Files},
-    Ground, Shared, VARIABLES,
+    Shared, Survey, VARIABLES,
 };
 use crate::{
     inventory::{Host, Inventory},
-    membership::{self, Change, InventoryFile, Request, Situation},
+    membership::{self, InventoryFile, Prepared, Request, Situation},
     model::ValueMap,
 };
-
-/// What will be done.
-pub struct Prepared {
-    pub change: Change,
-    /// Where the new member is.
-    pub new_place: String,
-    pub notes: Vec<String>,
-    /// The files of the inventory, as they are during the change.
-    pub files: Files,
-}
 
 /// What the playbook is told of all that it is to do, and reads instead of what is on the disk.
 pub fn files(all: &[Prepared]) -> Files {
@@ -32,34 +22,30 @@ pub fn files(all: &[Prepared]) -> Files {
         .map(|it| (it.change.player().to_owned(), serde_json::to_value(&it.change).unwrap_or_default()))
         .collect();
     let variables = serde_json::json!({ "changes": changes }).to_string();
-    // Each was prepared upon those before it.
-    let mut files = all.last().map(|last| last.files.clone()).unwrap_or_default();
+    // Each was prepared upon those before it, so the last text of a file has all changes.
+    let mut files: Files = all.iter().map(Prepared::file).collect();
     files.insert(PathBuf::from(VARIABLES), variables.into_bytes());
     files
 }
 
 pub fn prepare(
-    ground: &Ground,
+    survey: &Survey,
     request: &Request,
     situation: &Situation,
     shared: &Shared,
     invocation: &Invocation,
 ) -> Result<Prepared, CliError> {
-    let known = membership::Ground {
-        inventory: &ground.site.inventory,
-        silent_hypervisors: &ground.silent_hypervisors,
-        is_drained: &|hypervisor| ground.drained.has(hypervisor),
+    let ground = membership::Ground {
+        inventory: &survey.site.inventory,
+        silent_hypervisors: &survey.silent_hypervisors,
+        is_drained: &|hypervisor| survey.drained.has(hypervisor),
     };
-    let prepared = membership::prepare(&known, request, situation, &Disk { ground, shared, invocation })?;
-    let membership::Prepared { change, new_place, notes, path, during } = prepared;
-    let mut files = ground.site.files.clone();
-    files.insert(path, during.into_bytes());
-    Ok(Prepared { change, new_place, notes, files })
+    membership::prepare(&ground, request, situation, &Disk { survey, shared, invocation })
 }
 
 /// The files of the inventory, on the disk or as earlier changes leave them.
 struct Disk<'a> {
-    ground: &'a Ground,
+    survey: &'a Survey,
     shared: &'a Shared,
     invocation: &'a Invocation,
 }
@@ -68,7 +54,7 @@ impl membership::Files for Disk<'_> {
     type Error = CliError;
 
     fn of(&self, host: &Host) -> InventoryFile {
-        let site = &self.ground.site;
+        let site = &self.survey.site;
         let path = site.sources.path(host.span.file).to_owned();
         let text = match site.files.get(&path) {
             Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -80,6 +66,6 @@ impl membership::Files for Disk<'_> {
 
     fn load(&self, path: &Path, text: &str) -> Result<Inventory, CliError> {
         let files = Files::from([(path.to_owned(), text.as_bytes().to_vec())]);
-        Ok(self.ground.with_files(files, self.shared, self.invocation)?.site.inventory)
+        Ok(self.survey.with_files(files, self.shared, self.invocation)?.site.inventory)
     }
 }

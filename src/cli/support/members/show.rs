@@ -1,8 +1,7 @@
 //! What will be done, for the person who decides.
 
-use super::prepare::Prepared;
 use crate::{
-    membership::{Condition, Request, Situation, Step, Verb, arithmetic},
+    membership::{Condition, Prepared, Request, Situation, Step, Verb, arithmetic},
     report::sanitize,
 };
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{etcd::observe::settled, membership::Situation, state::Drained};
 
-pub struct Ground {
+pub struct Survey {
     pub site: Site,
     /// Hypervisors that do not answer, and why.
     pub silent_hypervisors: BTreeMap<String, String>,
@@ -24,9 +24,9 @@ pub struct Ground {
     pub drained: Drained,
 }
 
-impl Ground {
+impl Survey {
     /// Asks every member of the clusters, every hypervisor that one of them is on, and those that one is to be on. All at once.
-    pub fn look(
+    pub fn take(
         site: Site,
         clusters: &[(&str, Option<&str>)],
         shared: &Shared,
