@@ -622,7 +622,7 @@ clusters:
             (done.change.first, done.change.new.as_str(), done.new_place.as_str()),
             ("add", "etcd-4", "10.0.0.4")
         );
-        assert_eq!(names(&done.change.after), ["etcd-1", "etcd-3", "etcd-4"]);
+        assert_eq!(names(&done.change.after), ["etcd-1", "etcd-4", "etcd-3"]);
         assert!(done.during.contains("etcd-2") && done.during.contains("etcd-4"), "{}", done.during);
         assert!(refused(&replace(None, None), &whole).contains("needs its own address"));
         assert!(refused(&replace(Some("etcd-2"), None), &whole).contains("both members exist"));
