@@ -151,3 +151,19 @@ fn an_outage_is_accepted_by_a_word_of_the_operator() {
     let wrong = folder.run(&["graph", "reboot.yaml", "-e", "rollout_allow_outage=perhaps"]);
     assert_eq!(wrong.code, 5, "{}{}", wrong.stdout, wrong.stderr);
 }
+
+/// `status` and `certs renew` take hosts, and mean the clusters that these belong to.
+#[test]
+fn a_limit_selects_clusters_by_their_members() {
+    let folder = Folder::new();
+    let other = "  test:\n    etcd: { version: 3.6.15 }\n    members: { t-1: { address: 127.0.0.1, port: 1 } }\n";
+    folder.write("inventory.yaml", &format!("{INVENTORY}{other}"));
+    for (limit, shown, hidden) in [("t-1", "test:", "prod:"), ("hv1", "prod:", "test:"), ("etcd-1", "prod:", "test:")] {
+        let said = folder.run(&["status", "--limit", limit]).ends(4);
+        assert!(said.stdout.contains(shown) && !said.stdout.contains(hidden), "{limit}: {}", said.stdout);
+    }
+    let said = folder.run(&["status", "--limit", "nobody"]).ends(5);
+    assert!(said.stderr.contains("nobody"), "{}", said.stderr);
+    let both = folder.run(&["certs", "renew", "prod", "--limit", "t-1"]).ends(5);
+    assert!(both.stderr.contains("cannot be used with"), "{}", both.stderr);
+}

@@ -130,6 +130,9 @@ fn a_backup_is_named_described_verified_and_kept_as_long_as_it_is_wanted() {
     assert!(shut.stdout.contains("none of your keys matches"), "{}", shut.stdout);
     let rekey =
         ["backup", "rekey", "prod", "--from", "file:backups", "--recipient", &other.public, "--age-identity", "first"];
+    let check = run(&site, &[&rekey[..], &["--check"]].concat()).ends(0);
+    assert_eq!(check.stdout.matches("would change").count(), 2, "{}", check.stdout);
+    assert_eq!(verify("first").ends(0).stdout.matches("ok  ").count(), 2);
     run(&site, &rekey).ends(0);
     assert_eq!(verify("second").ends(0).stdout.matches("ok  ").count(), 2);
     verify("first").ends(2);

@@ -92,6 +92,9 @@ fn a_run_of_another_machine_needs_force() {
     bench.folder.write("locks/host-h1.lock", &lock.replace(name.trim(), "another-machine"));
     let said = bench.folder.run(&["unlock", &id]).ends(6);
     assert!(said.stderr.contains("its state cannot be checked from here"), "{}", said.stderr);
+    let said = bench.folder.run(&["unlock", &id, "--force", "--check"]).ends(0);
+    assert_eq!(said.stdout, "h1: would be broken\n");
+    assert_eq!(locks(&bench), ["host-h1.lock"]);
     bench.folder.write("work/go", "");
     bench.folder.run(&["unlock", &id, "--force"]).ends(0);
     assert_eq!(locks(&bench), [""; 0]);
