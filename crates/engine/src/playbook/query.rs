@@ -55,11 +55,11 @@ impl Task {
 
     /// Whether later tasks find this name after it: a registered result, or a fact it sets.
     pub fn leaves(&self, name: &str) -> bool {
-        self.leavings().any(|left| left == name)
+        self.produced_names().any(|left| left == name)
     }
 
     /// All such names.
-    pub fn leavings(&self) -> impl Iterator<Item = &str> {
+    pub fn produced_names(&self) -> impl Iterator<Item = &str> {
         let sets = self.module.traits.sets;
         let arguments = self.args.as_map().filter(|_| matches!(sets, Sets::Arguments));
         let set = arguments.into_iter().flat_map(|arguments| arguments.iter().map(|(name, _)| &*name.name));

@@ -1,10 +1,10 @@
-//! What runs apart from the connection: commands with `async`, which are asked for now and then, and what may disrupt
+//! What runs as_job from the connection: commands with `async`, which are asked for now and then, and what may disrupt
 //! the host or take long, which is waited for.
 
 use std::time::{Duration, Instant};
 
 use crate::execute::{
-    node::{NodeRun, Trouble},
+    node::{NodeError, NodeRun},
     once::{Halt, Sending},
 };
 use crate::{
@@ -17,12 +17,12 @@ const GRACE: Duration = Duration::from_secs(5);
 
 impl NodeRun {
     /// `async`: starts the command on its own, and asks for it every `poll` seconds.
-    pub(in crate::execute) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn detached(&self, session: &Session, payload: Payload) -> Result<Outcome, NodeError> {
         let limit = self.task.detach.unwrap_or_default();
         if self.task.poll.is_zero() && payload.watch.is_some() {
             let msg = "with `poll: 0`, etcdrun cannot watch whether this stops a member of a cluster";
             let hint = "set `poll`, or `changed_when: false` if it changes nothing".to_owned();
-            return Err(Trouble::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), Some(hint)));
+            return Err(NodeError::Failed(Box::new(Outcome { refused: true, ..Outcome::failed(msg) }), Some(hint)));
         }
         let (id, told) = (self.once.job_id(), payload.told.clone());
         session.note_ledger(&self.context.options.run_id);
@@ -34,7 +34,7 @@ impl NodeRun {
         let mut asked = 0;
         loop {
             if !self.context.interrupt.pause(self.task.poll).await {
-                return Err(Trouble::failed(format!("interrupted; the command continues as job {id}")));
+                return Err(NodeError::failed(format!("interrupted; the command continues as job {id}")));
             }
             asked += 1;
             match session.poll(&id).await {
@@ -46,7 +46,7 @@ impl NodeRun {
                 Ok(JobState::Lost(why)) => return Err(in_doubt(&why)),
                 Ok(JobState::Absent) => return Err(in_doubt(&format!("the host has no job {id}"))),
                 Ok(JobState::Running) if started.elapsed() > limit + self.task.poll + GRACE => {
-                    return Err(Trouble::failed(format!("still running after {}s", limit.as_secs_f64())));
+                    return Err(NodeError::failed(format!("still running after {}s", limit.as_secs_f64())));
                 }
                 Ok(JobState::Running) => self.running_event(asked),
                 // The command outlives the connection; so does the wait for it.
@@ -57,7 +57,7 @@ impl NodeRun {
     }
 
     /// Starts it, unless an earlier process has, or we ourselves before the connection was lost.
-    async fn start_job(&self, session: &Session, payload: Payload, id: &str, limit: Duration) -> Result<(), Trouble> {
+    async fn start_job(&self, session: &Session, payload: Payload, id: &str, limit: Duration) -> Result<(), NodeError> {
         let mut sending = Sending::new(Vec::new());
         let mut may_be_there = self.once.in_flight_since().is_some();
         loop {
@@ -79,20 +79,20 @@ impl NodeRun {
         }
     }
 
-    /// Whether the payload runs apart from the connection, because it may take that down with it, or take long. Raw
+    /// Whether the payload runs as_job from the connection, because it may take that down with it, or take long. Raw
     /// commands have the ledger.
-    pub(in crate::execute) fn is_apart(&self, effects: &Effects, check_mode: bool) -> bool {
+    pub(in crate::execute) fn runs_as_job(&self, effects: &Effects, check_mode: bool) -> bool {
         let disrupts = effects.disrupts > Disruption::No && !effects.opaque;
         disrupts && !check_mode && self.once.is_recorded()
     }
 
-    /// Runs the payload apart from the connection, and waits for it: once, however often the connection is lost.
-    pub(in crate::execute) async fn apart(
+    /// Runs the payload as_job from the connection, and waits for it: once, however often the connection is lost.
+    pub(in crate::execute) async fn as_job(
         &self,
         session: &Session,
         payload: Payload,
         effects: &Effects,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Outcome, NodeError> {
         session.note_ledger(&self.context.options.run_id);
         let (mut id, mut is_sent) = (self.once.job_id(), false);
         let mut sending = Sending::new(Vec::new());
@@ -106,7 +106,7 @@ impl NodeRun {
                 Ok(JobState::Finished(outcome)) => return self.known(*outcome),
                 Ok(JobState::Running) if sending.prepare_again(&self.context.interrupt, 0).await => {}
                 Ok(JobState::Running) => {
-                    return Err(Trouble::failed(format!("interrupted; it continues as job {id}")));
+                    return Err(NodeError::failed(format!("interrupted; it continues as job {id}")));
                 }
                 // It looks before it changes, so that it may look again.
                 Ok(JobState::Lost(_)) if effects.disrupts < Disruption::Yes && payload.watch.is_none() => {
@@ -126,7 +126,7 @@ impl NodeRun {
 
     /// The job in which an action of the engine reboots the host; or none, if an earlier process has told it to, and it
     /// has booted since.
-    pub(in crate::execute) async fn reboot_job(&self, session: &Session) -> Result<Option<String>, Trouble> {
+    pub(in crate::execute) async fn reboot_job(&self, session: &Session) -> Result<Option<String>, NodeError> {
         session.note_ledger(&self.context.options.run_id);
         let id = self.once.job_id();
         if self.once.in_flight_since().is_none() {
@@ -146,6 +146,6 @@ impl NodeRun {
     }
 }
 
-fn in_doubt(why: &str) -> Trouble {
-    Trouble::halted(Halt::InDoubt, Outcome::failed(format!("in doubt: {why}")))
+fn in_doubt(why: &str) -> NodeError {
+    NodeError::halted(Halt::InDoubt, Outcome::failed(format!("in doubt: {why}")))
 }

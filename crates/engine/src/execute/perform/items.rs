@@ -3,7 +3,7 @@
 use crate::execute::{
     context::layer,
     foresight::unknown,
-    node::{NodeRun, Trouble},
+    node::{NodeError, NodeRun},
 };
 use crate::{
     model::{EventKind, Outcome, Shown, Value},
@@ -28,7 +28,7 @@ pub(in crate::execute) struct Gathered {
 
 impl NodeRun {
     /// Runs all items, one after the other.
-    pub(in crate::execute) async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn each(&self, items: &Loop, scope: &Scope) -> Result<Outcome, NodeError> {
         let list = self.items(items, scope);
         if let Some(why) = self.reads.take() {
             return Ok(unknown(why));
@@ -48,11 +48,11 @@ impl NodeRun {
         Ok(self.all_items(gathered, None))
     }
 
-    pub(in crate::execute) fn items(&self, items: &Loop, scope: &Scope) -> Result<Vec<Node>, Trouble> {
+    pub(in crate::execute) fn items(&self, items: &Loop, scope: &Scope) -> Result<Vec<Node>, NodeError> {
         let list = self.render(&items.items, scope)?;
         match list.as_seq() {
             Some(list) => Ok(list.to_vec()),
-            None => Err(Trouble::failed(format!("`loop` takes a list, found {}", list.describe()))),
+            None => Err(NodeError::failed(format!("`loop` takes a list, found {}", list.describe()))),
         }
     }
 
@@ -76,10 +76,10 @@ impl NodeRun {
         &self,
         gathered: &mut Gathered,
         item: Item,
-        result: Result<Outcome, Trouble>,
-    ) -> Result<(), Trouble> {
+        result: Result<Outcome, NodeError>,
+    ) -> Result<(), NodeError> {
         let outcome = match result {
-            Err(Trouble::Failed(outcome, _)) => *outcome,
+            Err(NodeError::Failed(outcome, _)) => *outcome,
             other => other?,
         };
         self.remember_facts(&outcome);
@@ -94,7 +94,7 @@ impl NodeRun {
     }
 
     /// The playbook's own view of a result, with all that is known by now.
-    pub(in crate::execute) fn judged_later(&self, item: Option<&Item>, outcome: Outcome) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn judged_later(&self, item: Option<&Item>, outcome: Outcome) -> Result<Outcome, NodeError> {
         if outcome.skipped || (self.task.changed_when.is_empty() && self.task.failed_when.is_empty()) {
             return Ok(outcome);
         }
@@ -112,7 +112,7 @@ impl NodeRun {
         }
         all.skipped = !results.is_empty() && results.iter().all(|result| result["skipped"] == true);
         if all.skipped {
-            all.msg = self.passed_over().msg;
+            all.msg = self.skipped_by_when().msg;
         }
         all.data.insert("results".into(), results.into());
         all

@@ -55,7 +55,7 @@ impl Finished {
 }
 
 /// Why a node could not come to an outcome.
-pub(in crate::execute) enum Trouble {
+pub(in crate::execute) enum NodeError {
     Unreachable {
         msg: String,
         hint: Option<String>,
@@ -70,7 +70,7 @@ pub(in crate::execute) enum Trouble {
     Interrupted,
 }
 
-impl Trouble {
+impl NodeError {
     pub(in crate::execute) fn diagnostic(context: &Context, problem: &Diagnostic) -> Self {
         let place = problem.span.map(|span| format!(" ({})", context.sources.describe(span))).unwrap_or_default();
         Self::Failed(Box::new(Outcome::failed(format!("{}{place}", problem.message))), problem.help.clone())
@@ -90,7 +90,7 @@ impl Trouble {
     }
 }
 
-impl From<RemoteError> for Trouble {
+impl From<RemoteError> for NodeError {
     fn from(error: RemoteError) -> Self {
         let hint = error.hint().map(str::to_owned);
         let msg = error.to_string();
@@ -103,7 +103,7 @@ impl From<RemoteError> for Trouble {
     }
 }
 
-impl From<ActionError> for Trouble {
+impl From<ActionError> for NodeError {
     fn from(error: ActionError) -> Self {
         match error {
             ActionError::Remote(error) => error.into(),
@@ -161,9 +161,9 @@ impl NodeRun {
     }
 
     /// Runs it by itself: items, attempts and all.
-    pub(in crate::execute) async fn alone(&self) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn alone(&self) -> Result<Outcome, NodeError> {
         self.start_over();
-        if let Some(outcome) = self.context.foresight.may_not_run(&self.who()) {
+        if let Some(outcome) = self.context.foresight.handler_in_doubt(&self.who()) {
             return Ok(outcome);
         }
         let agreed = self.agreed_host();
@@ -171,7 +171,7 @@ impl NodeRun {
             return Ok(unknown(why));
         }
         let Some(host) = agreed? else {
-            return Ok(self.passed_over());
+            return Ok(self.skipped_by_when());
         };
         let scope = self.scope(host, None);
         match &self.task.loops {
@@ -195,41 +195,41 @@ impl NodeRun {
 
     /// For a shared node: the host whose variables count. All hosts for which `when` holds must ask
     /// for the same thing, or sharing would silently drop what one of them wanted.
-    fn agreed_host(&self) -> Result<Option<HostId>, Trouble> {
+    fn agreed_host(&self) -> Result<Option<HostId>, NodeError> {
         if self.task.once_per.is_none() || self.hosts.len() < 2 {
             return Ok(Some(self.host));
         }
         let mut agreed: Option<(HostId, Node)> = None;
         for &host in &self.hosts {
             let scope = self.scope(host, None);
-            let Some(wish) = self.wish(&scope)? else { continue };
+            let Some(requested_args) = self.requested_args(&scope)? else { continue };
             match &agreed {
-                None => agreed = Some((host, wish)),
-                Some((first, wanted)) => self.same_wish(*first, wanted, host, &wish)?,
+                None => agreed = Some((host, requested_args)),
+                Some((first, wanted)) => self.require_equal_args(*first, wanted, host, &requested_args)?,
             }
         }
         Ok(agreed.map(|(host, _)| host))
     }
 
     /// What a host asks for: its arguments, or those of every item of its loop. Nothing if `when` does not hold.
-    fn wish(&self, scope: &Scope) -> Result<Option<Node>, Trouble> {
+    fn requested_args(&self, scope: &Scope) -> Result<Option<Node>, NodeError> {
         let Some(items) = &self.task.loops else {
             return match self.conditions_hold(scope)? {
                 true => self.render(&self.task.args, scope).map(Some),
                 false => Ok(None),
             };
         };
-        let mut wishes = Vec::new();
+        let mut requested = Vec::new();
         for (position, item) in self.items(items, scope)?.iter().enumerate() {
             let (_, scope) = self.enter(items, position, item, scope);
             if self.conditions_hold(&scope)? {
-                wishes.push(self.render(&self.task.args, &scope)?);
+                requested.push(self.render(&self.task.args, &scope)?);
             }
         }
-        Ok(Some(Node::new(self.task.span, Kind::Seq(wishes))))
+        Ok(Some(Node::new(self.task.span, Kind::Seq(requested))))
     }
 
-    fn same_wish(&self, first: HostId, wanted: &Node, host: HostId, args: &Node) -> Result<(), Trouble> {
+    fn require_equal_args(&self, first: HostId, wanted: &Node, host: HostId, args: &Node) -> Result<(), NodeError> {
         let (wanted, args) = (wanted.to_value(), args.to_value());
         if wanted == args {
             return Ok(());
@@ -239,24 +239,25 @@ impl NodeRun {
         let (first, host) = (self.context.graph.host(first), self.context.graph.host(host));
         let msg = format!("`once_per` runs this once for {first} and {host}, but `{name}` differs between them");
         let hint = "make the value the same for all of them, or drop `once_per`".to_owned();
-        Err(Trouble::Failed(Box::new(Outcome::failed(msg)), Some(hint)))
+        Err(NodeError::Failed(Box::new(Outcome::failed(msg)), Some(hint)))
     }
 
-    pub(in crate::execute) fn passed_over(&self) -> Outcome {
+    pub(in crate::execute) fn skipped_by_when(&self) -> Outcome {
         Outcome::skipped(format!("when: {}", texts(&self.task.when)))
     }
 
-    pub(in crate::execute) fn conditions_hold(&self, scope: &Scope) -> Result<bool, Trouble> {
-        all_hold(&self.context, &self.task.when, scope).map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+    pub(in crate::execute) fn conditions_hold(&self, scope: &Scope) -> Result<bool, NodeError> {
+        all_hold(&self.context, &self.task.when, scope)
+            .map_err(|problem| NodeError::diagnostic(&self.context, &problem))
     }
 
-    pub(in crate::execute) fn render(&self, node: &Node, scope: &Scope) -> Result<Node, Trouble> {
+    pub(in crate::execute) fn render(&self, node: &Node, scope: &Scope) -> Result<Node, NodeError> {
         let rendered = self.context.engine.render_node(node, scope);
-        rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+        rendered.map_err(|problem| NodeError::diagnostic(&self.context, &problem))
     }
 
     /// One item, or the whole of a task without a loop.
-    pub(in crate::execute) async fn one(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) async fn one(&self, scope: &Scope) -> Result<Outcome, NodeError> {
         if let Some(known) = self.ruled_out(scope) {
             return self.foresee(known.at.as_ref(), known.result);
         }
@@ -282,7 +283,7 @@ impl NodeRun {
         }
     }
 
-    pub(in crate::execute) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn judged(&self, scope: &Scope, mut outcome: Outcome) -> Result<Outcome, NodeError> {
         if self.context.foresight.judges_prediction(&self.who(), &outcome) {
             return Ok(unknown("would change something, and what follows depends on its result"));
         }
@@ -290,18 +291,18 @@ impl NodeRun {
             return Ok(outcome);
         }
         judge(&self.context, &self.task, scope, &mut outcome)
-            .map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+            .map_err(|problem| NodeError::diagnostic(&self.context, &problem))?;
         Ok(outcome)
     }
 
     /// `until` holds; or, with `retries` alone, the task has succeeded.
-    fn is_enough(&self, scope: &Scope, outcome: &Outcome) -> Result<bool, Trouble> {
+    fn is_enough(&self, scope: &Scope, outcome: &Outcome) -> Result<bool, NodeError> {
         if self.task.until.is_empty() {
             return Ok(!outcome.failed);
         }
         let judging = judging_scope(&self.task, scope, outcome.to_value());
         all_hold(&self.context, &self.task.until, &judging)
-            .map_err(|problem| Trouble::diagnostic(&self.context, &problem))
+            .map_err(|problem| NodeError::diagnostic(&self.context, &problem))
     }
 
     fn gave_up(&self, mut outcome: Outcome, when: &str) -> Outcome {
@@ -327,7 +328,7 @@ impl NodeRun {
         }
         match holds {
             Ok(true) => None,
-            Ok(false) => Some(Known { result: Ok(self.passed_over()), at: None }),
+            Ok(false) => Some(Known { result: Ok(self.skipped_by_when()), at: None }),
             Err(trouble) => Some(Known { result: Err(trouble), at: None }),
         }
     }
@@ -344,7 +345,7 @@ impl NodeRun {
         Ok(Work { at: At { effects, target }, action, check_mode, watched })
     }
 
-    async fn attempt(&self, scope: &Scope) -> Result<Outcome, Trouble> {
+    async fn attempt(&self, scope: &Scope) -> Result<Outcome, NodeError> {
         let work = match self.resolve(scope) {
             Ok(work) => work,
             Err(known) => return self.foresee(known.at.as_ref(), known.result),
@@ -363,29 +364,29 @@ impl NodeRun {
         action: Action,
         (at, check_mode): (&At, bool),
         watched: Option<Watched>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Outcome, NodeError> {
         let effects = &at.effects;
         if watched.is_some()
-            && let Some(outcome) = self.as_it_should_be(scope, &action, effects).await?
+            && let Some(outcome) = self.already_converged(scope, &action, effects).await?
         {
             return Ok(outcome);
         }
         let clusters = watched.as_ref().map(|on| on.clusters.clone()).unwrap_or_default();
-        let _vigil = self.context.guard.keep_vigil(&clusters).await?;
+        let _locked = self.context.guard.lock_clusters(&clusters).await?;
         if !matches!(action, Action::Done(_)) && self.once.can_change(effects, check_mode) {
             self.admit(at, || scope.clone()).await?;
         }
         let watch = watched.map(|on| on.watch);
-        let result = self.do_it(scope, action, (effects, check_mode), watch.clone()).await;
+        let result = self.perform(scope, action, (effects, check_mode), watch.clone()).await;
         if let Ok(outcome) = &result {
             self.meet_guest(outcome).await;
         }
-        if watch.is_some() { result.map_err(|trouble| self.out_of_sight(trouble)) } else { result }
+        if watch.is_some() { result.map_err(|trouble| self.as_member_lost(trouble)) } else { result }
     }
 
     /// What every step passes right before it may change something, alone or with others. The quorum is asked about after all that
     /// takes long, and the record comes last: what is on it counts as begun.
-    pub(in crate::execute) async fn admit(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn admit(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), NodeError> {
         let At { effects, target } = at;
         self.context.guard.keep_members_up(self.actor(), effects, *target, || self.session(&scope())).await?;
         if let Target::Host(host) = *target {
@@ -398,12 +399,12 @@ impl NodeRun {
 
     /// Looks before anybody waits for a turn: most of what may disrupt a member has nothing to do. Nobody can look with a
     /// raw command, and what only the operator does is not for a host to foresee.
-    async fn as_it_should_be(
+    async fn already_converged(
         &self,
         scope: &Scope,
         action: &Action,
         effects: &Effects,
-    ) -> Result<Option<Outcome>, Trouble> {
+    ) -> Result<Option<Outcome>, NodeError> {
         let Action::Remote(payload) = action else { return Ok(None) };
         if effects.opaque {
             return Ok(None);
@@ -413,13 +414,13 @@ impl NodeRun {
         Ok((!outcome.failed && !outcome.changed && !outcome.unknown).then_some(outcome))
     }
 
-    async fn do_it(
+    async fn perform(
         &self,
         scope: &Scope,
         action: Action,
         (effects, check_mode): (&Effects, bool),
         watch: Option<Arc<MemberWatch>>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Outcome, NodeError> {
         match action {
             Action::Done(outcome) => Ok(*outcome),
             Action::Remote(payload) => {
@@ -428,14 +429,14 @@ impl NodeRun {
                 let session = Session { fenced, ..self.session(scope)? };
                 match self.task.detach {
                     Some(_) if !check_mode => self.detached(&session, payload).await,
-                    _ if self.is_apart(effects, check_mode) => self.apart(&session, payload, effects).await,
+                    _ if self.runs_as_job(effects, check_mode) => self.as_job(&session, payload, effects).await,
                     _ => self.on_target(&session, payload, effects, check_mode).await,
                 }
             }
             Action::Engine(action) => {
                 let fenced = self.once.can_change(effects, check_mode);
                 let session = Arc::new(Session { fenced, ..self.session(scope)? });
-                let job = match action.reboots() && self.is_apart(effects, check_mode) {
+                let job = match action.reboots() && self.runs_as_job(effects, check_mode) {
                     true => match self.reboot_job(&session).await? {
                         None => return Ok(Outcome::changed().with("rebooted", true)),
                         job => job,
@@ -481,7 +482,7 @@ impl NodeRun {
     }
 
     /// What the module makes of the rendered arguments.
-    pub(in crate::execute) fn build(&self, scope: &Scope) -> Result<Built, Trouble> {
+    pub(in crate::execute) fn build(&self, scope: &Scope) -> Result<Built, NodeError> {
         let args = self.render(&self.task.args, scope)?;
         self.note_arguments(&args);
         self.build_module(self.task.module, &args, scope)
@@ -492,7 +493,7 @@ impl NodeRun {
         module: &ModuleSpec,
         args: &Node,
         scope: &Scope,
-    ) -> Result<Built, Trouble> {
+    ) -> Result<Built, NodeError> {
         let check_mode = self.check_mode();
         let folders = self.context.folders(self.index, &self.task);
         let build = BuildContext {
@@ -505,18 +506,21 @@ impl NodeRun {
             span: self.task.span,
         };
         let (effects, action) =
-            module.build(args, &build).map_err(|problems| Trouble::diagnostics(&self.context, &problems))?;
+            module.build(args, &build).map_err(|problems| NodeError::diagnostics(&self.context, &problems))?;
         Ok(Built { effects, action, check_mode })
     }
 
-    async fn within_limit(&self, work: impl Future<Output = Result<Outcome, ActionError>>) -> Result<Outcome, Trouble> {
+    async fn within_limit(
+        &self,
+        work: impl Future<Output = Result<Outcome, ActionError>>,
+    ) -> Result<Outcome, NodeError> {
         match self.task.timeout {
             None => Ok(work.await?),
             Some(limit) => match tokio::time::timeout(limit, work).await {
                 Ok(result) => Ok(result?),
                 Err(_) => {
                     let outcome = Outcome::timed_out(format!("timed out after {}s", limit.as_secs_f64()));
-                    Err(Trouble::Failed(Box::new(outcome), None))
+                    Err(NodeError::Failed(Box::new(outcome), None))
                 }
             },
         }
@@ -540,7 +544,7 @@ impl NodeRun {
         payload: Payload,
         effects: &Effects,
         check_mode: bool,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Outcome, NodeError> {
         let step = self.step(session, payload, effects, check_mode);
         let sink = OneStep { node: self, outcome: Mutex::default() };
         let lost = |sending: &mut Sending, error: &RemoteError| self.may_go_again(sending, error).then_some(0);
@@ -548,7 +552,7 @@ impl NodeRun {
         let stop = CancellationToken::new();
         Sending::new(vec![step]).go(session, &sink, &stop, &self.context.interrupt, lost).await?;
         let outcome = lock(&sink.outcome).take();
-        self.known(outcome.ok_or_else(|| Trouble::failed("the target sent no result"))?)
+        self.known(outcome.ok_or_else(|| NodeError::failed("the target sent no result"))?)
     }
 
     /// Whether what was lost on its way may be sent again, now.
@@ -566,15 +570,15 @@ impl NodeRun {
     }
 
     /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
-    pub(in crate::execute) fn known(&self, outcome: Outcome) -> Result<Outcome, Trouble> {
+    pub(in crate::execute) fn known(&self, outcome: Outcome) -> Result<Outcome, NodeError> {
         match outcome.ending {
             Ending::Own | Ending::TimedOut => Ok(outcome),
             Ending::InDoubt => {
                 let msg = format!("in doubt: {}", outcome.msg);
-                Err(Trouble::halted(Halt::InDoubt, Outcome { msg, ..outcome }))
+                Err(NodeError::halted(Halt::InDoubt, Outcome { msg, ..outcome }))
             }
             Ending::MemberLost => Err(self.context.guard.member_lost(self.info.host.as_str(), outcome)),
-            Ending::LockLost => Err(Trouble::halted(Halt::Unlocked, outcome)),
+            Ending::LockLost => Err(NodeError::halted(Halt::Unlocked, outcome)),
         }
     }
 
@@ -598,27 +602,27 @@ impl NodeRun {
     }
 
     /// The one place where a node that ran is settled.
-    pub(in crate::execute) fn finish(self, result: Result<Outcome, Trouble>, started: Instant) -> Finished {
+    pub(in crate::execute) fn finish(self, result: Result<Outcome, NodeError>, started: Instant) -> Finished {
         let mut halts = None;
         let (outcome, status, hint) = match result {
             Ok(outcome) => {
                 let status = self.status(&outcome);
                 (outcome, status, None)
             }
-            Err(Trouble::Failed(outcome, hint)) => {
+            Err(NodeError::Failed(outcome, hint)) => {
                 let status = self.status(&outcome);
                 (*outcome, status, hint)
             }
-            Err(Trouble::Unreachable { msg, hint, .. }) => {
+            Err(NodeError::Unreachable { msg, hint, .. }) => {
                 let status = if self.task.ignore_unreachable { Status::Ignored } else { Status::Unreachable };
                 (Outcome::failed(msg).with("unreachable", true), status, hint)
             }
-            Err(Trouble::Halted(halt, outcome, hint)) => {
+            Err(NodeError::Halted(halt, outcome, hint)) => {
                 halts = Some(halt);
                 (*outcome, halt.status(), hint.or_else(|| self.way_out(halt)))
             }
             // No failure that could be ignored or rescued: it runs again when the run goes on.
-            Err(Trouble::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
+            Err(NodeError::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
         };
         let (outcome, status) = self.once.as_resumed(outcome, status);
         self.remember(&outcome, status);
@@ -678,8 +682,8 @@ impl NodeRun {
     pub(in crate::execute) fn foresee(
         &self,
         at: Option<&At>,
-        result: Result<Outcome, Trouble>,
-    ) -> Result<Outcome, Trouble> {
+        result: Result<Outcome, NodeError>,
+    ) -> Result<Outcome, NodeError> {
         self.context.foresight.foresee(&self.who(), at, result)
     }
 
@@ -729,8 +733,8 @@ impl NodeRun {
     }
 
     /// A step under watch whose end nobody saw.
-    pub(in crate::execute) fn out_of_sight(&self, trouble: Trouble) -> Trouble {
-        self.context.guard.out_of_sight(self.info.host.as_str(), trouble, self.once.was_resent())
+    pub(in crate::execute) fn as_member_lost(&self, trouble: NodeError) -> NodeError {
+        self.context.guard.as_member_lost(self.info.host.as_str(), trouble, self.once.was_resent())
     }
 
     /// A guest whose key had to be learnt is a new machine.
@@ -773,7 +777,7 @@ pub(in crate::execute) struct Built {
 
 /// A part whose result is known without its target, and what it would do where, as far as that is known.
 pub(in crate::execute) struct Known {
-    pub result: Result<Outcome, Trouble>,
+    pub result: Result<Outcome, NodeError>,
     pub at: Option<At>,
 }
 

@@ -8,7 +8,7 @@ use std::{
 use crate::execute::{
     foresight::{At, unknown},
     items::{Gathered, Item},
-    node::{Known, NodeRun, Trouble, Work},
+    node::{Known, NodeError, NodeRun, Work},
     pending::Pending,
 };
 use crate::{
@@ -160,7 +160,7 @@ impl NodeRun {
     fn plan(&self, scope: &Scope) -> Option<Vec<Planned>> {
         self.start_over();
         let whole = |work| Some(vec![Planned { item: None, work }]);
-        if let Some(outcome) = self.context.foresight.may_not_run(&self.who()) {
+        if let Some(outcome) = self.context.foresight.handler_in_doubt(&self.who()) {
             return whole(Err(Known { result: Ok(outcome), at: None }));
         }
         let Some(items) = &self.task.loops else {
@@ -218,7 +218,7 @@ impl NodeRun {
         payload: Payload,
         effects: &Effects,
         check_mode: bool,
-    ) -> Result<(Session, Box<Step>), Trouble> {
+    ) -> Result<(Session, Box<Step>), NodeError> {
         let session = self.session(scope)?;
         let step = Box::new(self.step(&session, payload, effects, check_mode));
         step.check()?;

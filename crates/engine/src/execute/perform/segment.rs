@@ -13,9 +13,9 @@ use crate::execute::{
     Interrupt,
     context::Context,
     foresight::At,
-    guard::Vigil,
+    guard::ClusterGuard,
     items::Item,
-    node::{Finished, NodeRun, Trouble},
+    node::{Finished, NodeError, NodeRun},
     once::Sending,
     prepare::{Draft, Part, PartWork, Prepared},
     registered::lock,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// What one exec is to do, and whom to tell.
-pub(in crate::execute) struct Errand {
+pub(in crate::execute) struct SegmentJob {
     pub context: Arc<Context>,
     /// In the order they run in, with the hosts that each of them speaks for.
     pub nodes: Vec<(NodeIndex, Vec<HostId>)>,
@@ -38,8 +38,8 @@ pub(in crate::execute) struct Errand {
 }
 
 /// Runs as many of the nodes as fit together; each is reported when it has ended. The others were not touched.
-pub(in crate::execute) async fn run(errand: Errand) {
-    let Errand { context, nodes, stop, finished } = errand;
+pub(in crate::execute) async fn run(job: SegmentJob) {
+    let SegmentJob { context, nodes, stop, finished } = job;
     let mut rest = nodes.into_iter();
     let Some((index, hosts)) = rest.next() else { return };
     let Some(first) = NodeRun::new(&context, index, hosts) else { return };
@@ -64,24 +64,24 @@ pub(in crate::execute) async fn run(errand: Errand) {
 
 async fn go(draft: Draft, begun: Instant, stop: &CancellationToken, finished: UnboundedSender<Finished>) {
     let Draft { nodes, steps, session, watched, .. } = draft;
-    let (vigil, unready) = match make_ready(&nodes, &watched, stop).await {
-        Ok(vigil) => (vigil, None),
+    let (locked, unready) = match make_ready(&nodes, &watched, stop).await {
+        Ok(locked) => (locked, None),
         Err(trouble) => (None, Some(trouble)),
     };
     let interrupt = nodes.front().map(|node| node.run.context.interrupt.clone()).unwrap_or_default();
-    let course = Course { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
+    let course = SegmentProgress { nodes, begun: Some(begun), halted: false, steps_ended: 0, finished };
     let course = Live(Mutex::new(course));
     lock(&course.0).settle_known();
     let result = match (session, unready) {
         (Some(_), Some(trouble)) => Err(trouble),
         (Some(session), None) => {
             let sent = send(&session, steps, &course, stop, &interrupt).await;
-            sent.map_err(|error| lock(&course.0).out_of_sight(error.into()))
+            sent.map_err(|error| lock(&course.0).as_member_lost(error.into()))
         }
         (None, _) => Ok(()),
     };
     lock(&course.0).end(result);
-    drop(vigil);
+    drop(locked);
 }
 
 /// Waits for its turn where it may harm members, and lets each node pass what it has to before it may change something, all at
@@ -90,20 +90,20 @@ async fn make_ready(
     nodes: &VecDeque<Prepared>,
     watched: &BTreeSet<String>,
     stop: &CancellationToken,
-) -> Result<Option<Vigil>, Trouble> {
+) -> Result<Option<ClusterGuard>, NodeError> {
     let Some(run) = nodes.front().map(|node| &node.run) else { return Ok(None) };
     if let Some(absent) = run.context.foresight.is_absent(&run.who()) {
         return Err(absent);
     }
-    let vigil = run.context.guard.keep_vigil(watched).await?;
+    let locked = run.context.guard.lock_clusters(watched).await?;
     // Whatever the one before it has found, nothing starts any more.
     if !watched.is_empty() && stop.is_cancelled() {
-        return Err(Trouble::Interrupted);
+        return Err(NodeError::Interrupted);
     }
     let changes = nodes.iter().flat_map(|node| node.changes().map(|at| (&node.run, at)));
     let admissions = changes.map(|(run, at)| run.admit(at, || run.scope(run.host, None)));
     futures_util::future::try_join_all(admissions).await?;
-    Ok(Some(vigil))
+    Ok(Some(locked))
 }
 
 /// Sends the steps; those that have not ended once more if the connection is lost.
@@ -119,7 +119,7 @@ async fn send(
 }
 
 /// Where the segment stands. Nodes leave it when they have ended.
-struct Course {
+struct SegmentProgress {
     nodes: VecDeque<Prepared>,
     /// When the first of them started, if it has.
     begun: Option<Instant>,
@@ -130,7 +130,7 @@ struct Course {
     finished: UnboundedSender<Finished>,
 }
 
-impl Course {
+impl SegmentProgress {
     /// Starts the first node, unless it has started.
     fn begin(&mut self) -> Instant {
         let begin = || self.nodes.front().map_or_else(Instant::now, |node| node.run.begin());
@@ -166,7 +166,7 @@ impl Course {
         let Some(run) = self.nodes.front().map(|node| &node.run) else { return };
         let result = run.known(outcome);
         let (at, result) = match &part.work {
-            PartWork::Awaited { at, watched: true, .. } => (Some(at), result.map_err(|it| run.out_of_sight(it))),
+            PartWork::Awaited { at, watched: true, .. } => (Some(at), result.map_err(|it| run.as_member_lost(it))),
             PartWork::Awaited { at, .. } => (Some(at), result),
             PartWork::Known(known) => (known.at.as_ref(), result),
         };
@@ -174,7 +174,7 @@ impl Course {
         self.settle_known();
     }
 
-    fn part_ended(&mut self, item: Option<Item>, at: Option<&At>, result: Result<Outcome, Trouble>) {
+    fn part_ended(&mut self, item: Option<Item>, at: Option<&At>, result: Result<Outcome, NodeError>) {
         let Some(Prepared { run, parts, gathered, .. }) = self.nodes.front_mut() else { return };
         let result = run.foresee(at, result).and_then(|outcome| run.judged_later(item.as_ref(), outcome));
         let ended = match item {
@@ -190,7 +190,7 @@ impl Course {
     }
 
     /// The result of the first node; `None` for that of its items.
-    fn node_ended(&mut self, result: Option<Result<Outcome, Trouble>>) {
+    fn node_ended(&mut self, result: Option<Result<Outcome, NodeError>>) {
         let begun = self.begin();
         let Some(Prepared { run, gathered, parts, .. }) = self.nodes.pop_front() else { return };
         self.begun = None;
@@ -203,7 +203,7 @@ impl Course {
     }
 
     /// Nothing more comes from the target. What ended is settled; what was under way is in the error's hands.
-    fn end(&mut self, result: Result<(), Trouble>) {
+    fn end(&mut self, result: Result<(), NodeError>) {
         let is_known = result.is_ok();
         self.end_first(result);
         if is_known {
@@ -215,16 +215,16 @@ impl Course {
     }
 
     /// What was sent and not heard of again may have run, all of it.
-    fn out_of_sight(&self, trouble: Trouble) -> Trouble {
+    fn as_member_lost(&self, trouble: NodeError) -> NodeError {
         let parts = self.nodes.iter().flat_map(|node| &node.parts);
         let is_watched = parts.into_iter().any(|part| matches!(part.work, PartWork::Awaited { watched: true, .. }));
         match self.nodes.front().filter(|_| is_watched) {
-            Some(node) => node.run.out_of_sight(trouble),
+            Some(node) => node.run.as_member_lost(trouble),
             None => trouble,
         }
     }
 
-    fn end_first(&mut self, result: Result<(), Trouble>) {
+    fn end_first(&mut self, result: Result<(), NodeError>) {
         let Some(node) = self.nodes.front().filter(|_| !self.halted) else { return };
         match result {
             // Even if we did not see it begin: it may have.
@@ -239,13 +239,13 @@ impl Course {
             Ok(()) if self.begun.is_none() => {}
             // It was stopped between two items.
             Ok(()) if node.run.task.loops.is_some() => self.node_ended(None),
-            Ok(()) => self.node_ended(Some(Err(Trouble::failed("the target sent no result")))),
+            Ok(()) => self.node_ended(Some(Err(NodeError::failed("the target sent no result")))),
         }
     }
 }
 
 /// Hears of steps as they run.
-struct Live(Mutex<Course>);
+struct Live(Mutex<SegmentProgress>);
 
 impl StepSink for Live {
     fn started(&self, _: usize) {
@@ -273,7 +273,7 @@ mod tests {
     };
 
     /// A command on m1 of which the host has said nothing yet.
-    fn under_way() -> (Course, Arc<Context>, tokio::sync::mpsc::UnboundedReceiver<Finished>) {
+    fn under_way() -> (SegmentProgress, Arc<Context>, tokio::sync::mpsc::UnboundedReceiver<Finished>) {
         let (run, _) = run(&inventory(FLEET), "- hosts: m1\n  tasks:\n    - command: { argv: [reboot] }\n");
         let context = Arc::new(Context::new(run));
         let index = context.graph.work().next().unwrap();
@@ -282,12 +282,12 @@ mod tests {
         assert!(draft.add(NodeRun::new(&context, index, hosts).unwrap()).is_ok());
         assert_eq!(draft.watched, BTreeSet::from(["prod".to_owned()]));
         let (finished, events) = tokio::sync::mpsc::unbounded_channel();
-        (Course { nodes: draft.nodes, begun: None, halted: false, steps_ended: 0, finished }, context, events)
+        (SegmentProgress { nodes: draft.nodes, begun: None, halted: false, steps_ended: 0, finished }, context, events)
     }
 
     async fn is_withheld(context: &Context) -> bool {
         let prod = BTreeSet::from(["prod".to_owned()]);
-        matches!(context.guard.keep_vigil(&prod).await, Err(Trouble::Halted(Halt::Withheld, ..)))
+        matches!(context.guard.lock_clusters(&prod).await, Err(NodeError::Halted(Halt::Withheld, ..)))
     }
 
     #[tokio::test]
@@ -302,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_that_nobody_saw_end_keeps_others_from_the_same_cluster() {
         let (mut course, context, mut events) = under_way();
-        let trouble = course.out_of_sight(RemoteError::Lost("gone".into()).into());
+        let trouble = course.as_member_lost(RemoteError::Lost("gone".into()).into());
         course.end(Err(trouble));
         assert_eq!(events.try_recv().unwrap().halts, Some(Halt::MemberLost));
         assert!(is_withheld(&context).await);
@@ -323,6 +323,6 @@ mod tests {
         let prod = BTreeSet::from(["prod".to_owned()]);
         assert!(make_ready(&course.nodes, &prod, &stop).await.is_ok());
         stop.cancel();
-        assert!(matches!(make_ready(&course.nodes, &prod, &stop).await, Err(Trouble::Interrupted)));
+        assert!(matches!(make_ready(&course.nodes, &prod, &stop).await, Err(NodeError::Interrupted)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::execute::node::{NodeRun, Trouble};
+use crate::execute::node::{NodeError, NodeRun};
 use crate::{
     compile::OPERATOR_NAMES,
     inventory::{HostId, HostKind},
@@ -19,7 +19,7 @@ pub(in crate::execute) enum Target {
 }
 
 impl NodeRun {
-    pub(in crate::execute) fn session(&self, scope: &Scope) -> Result<Session, Trouble> {
+    pub(in crate::execute) fn session(&self, scope: &Scope) -> Result<Session, NodeError> {
         let target = self.target(scope)?;
         let link = match target {
             Target::Host(host) => self.context.fleet.link(host),
@@ -35,7 +35,7 @@ impl NodeRun {
         Ok(link.session(surroundings))
     }
 
-    pub(in crate::execute) fn target(&self, scope: &Scope) -> Result<Target, Trouble> {
+    pub(in crate::execute) fn target(&self, scope: &Scope) -> Result<Target, NodeError> {
         if let Some(target) = self.context.graph.node(self.index).target {
             return Ok(Target::Host(target));
         }
@@ -43,7 +43,7 @@ impl NodeRun {
             Some(On::Operator) => return Ok(Target::Operator),
             Some(On::Hypervisor) if self.context.inventory.host_by_id(self.host).kind != HostKind::Hypervisor => {
                 let name = &self.context.inventory.host_by_id(self.host).name;
-                return Err(Trouble::failed(format!("this runs on the hypervisor of {name}, which has none")));
+                return Err(NodeError::failed(format!("this runs on the hypervisor of {name}, which has none")));
             }
             _ => {}
         }
@@ -53,12 +53,12 @@ impl NodeRun {
         match self.context.inventory.host(name) {
             Some(host) => Ok(Target::Host(host.id)),
             None if OPERATOR_NAMES.contains(&name) => Ok(Target::Operator),
-            None => Err(Trouble::failed(format!("`delegate_to` names `{name}`, which is not in the inventory"))),
+            None => Err(NodeError::failed(format!("`delegate_to` names `{name}`, which is not in the inventory"))),
         }
     }
 
     /// The nearest word on `become` wins: the task and what it is in, the command line, the inventory.
-    fn become_user(&self, scope: &Scope, target: Target) -> Result<Option<Arc<str>>, Trouble> {
+    fn become_user(&self, scope: &Scope, target: Target) -> Result<Option<Arc<str>>, NodeError> {
         let options = &self.context.options;
         let host = match target {
             Target::Host(host) => Some(self.context.inventory.host_by_id(host)),
@@ -73,16 +73,16 @@ impl NodeRun {
         let user = self.task.r#become.user.clone().or_else(|| options.become_user.clone()).or_else(by_inventory);
         let user = user.unwrap_or_else(|| "root".into());
         let rendered = self.context.engine.render_str(&user, self.task.span, scope);
-        let user = rendered.map_err(|problem| Trouble::diagnostic(&self.context, &problem))?;
+        let user = rendered.map_err(|problem| NodeError::diagnostic(&self.context, &problem))?;
         Ok(Some(user.into()))
     }
 
-    fn environment(&self, scope: &Scope) -> Result<Vec<(String, String)>, Trouble> {
+    fn environment(&self, scope: &Scope) -> Result<Vec<(String, String)>, NodeError> {
         let mut merged = indexmap::IndexMap::new();
         for node in &self.task.environment {
             let rendered = self.render(node, scope)?;
             let Some(map) = rendered.as_map() else {
-                return Err(Trouble::failed(format!("`environment` takes a mapping, found {}", rendered.describe())));
+                return Err(NodeError::failed(format!("`environment` takes a mapping, found {}", rendered.describe())));
             };
             for (key, value) in map.iter() {
                 let text = match value.to_value() {

@@ -10,7 +10,7 @@ use std::{
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
-use crate::execute::{node::Trouble, registered::lock, scheduler::Notice, surroundings::Target};
+use crate::execute::{node::NodeError, registered::lock, scheduler::Notice, surroundings::Target};
 use crate::{
     graph::PlayIndex,
     inventory::{HostId, Inventory},
@@ -116,7 +116,7 @@ impl Foresight {
     }
 
     /// A handler of which nobody knows whether it will be notified.
-    pub(in crate::execute) fn may_not_run(&self, who: &Who<'_>) -> Option<Outcome> {
+    pub(in crate::execute) fn handler_in_doubt(&self, who: &Who<'_>) -> Option<Outcome> {
         let notice = who.notice.filter(|_| self.check_mode)?;
         let task = lock(&self.foreseen).handlers.get(&notice).cloned()?;
         Some(unknown(format!("runs only if “{task}” changes something")))
@@ -127,18 +127,18 @@ impl Foresight {
         &self,
         who: &Who<'_>,
         at: Option<&At>,
-        result: Result<Outcome, Trouble>,
-    ) -> Result<Outcome, Trouble> {
+        result: Result<Outcome, NodeError>,
+    ) -> Result<Outcome, NodeError> {
         if !self.predicts(who) {
             return result;
         }
         let outcome = match result {
             Ok(outcome) if outcome.failed => self.excused(who, at, &outcome).map_or(outcome, unknown),
-            Err(Trouble::Failed(outcome, hint)) => match self.excused(who, at, &outcome) {
+            Err(NodeError::Failed(outcome, hint)) => match self.excused(who, at, &outcome) {
                 Some(why) => unknown(why),
-                None => return Err(Trouble::Failed(outcome, hint)),
+                None => return Err(NodeError::Failed(outcome, hint)),
             },
-            Err(trouble @ Trouble::Unreachable { .. }) => return self.not_there_yet(who).ok_or(trouble),
+            Err(trouble @ NodeError::Unreachable { .. }) => return self.not_there_yet(who).ok_or(trouble),
             other => other?,
         };
         let Some(at) = at.filter(|_| !outcome.skipped) else { return Ok(outcome) };
@@ -162,10 +162,10 @@ impl Foresight {
     }
 
     /// Whether the target is a guest that is not there yet, so that nobody has to try again.
-    pub(in crate::execute) fn is_absent(&self, who: &Who<'_>) -> Option<Trouble> {
+    pub(in crate::execute) fn is_absent(&self, who: &Who<'_>) -> Option<NodeError> {
         let target = who.target.unwrap_or(who.host);
         let is_absent = self.predicts(who) && lock(&self.foreseen).absent.contains(&target);
-        is_absent.then(|| Trouble::Unreachable { msg: "it was not there before".to_owned(), hint: None, sent: false })
+        is_absent.then(|| NodeError::Unreachable { msg: "it was not there before".to_owned(), hint: None, sent: false })
     }
 
     /// Remembers what would be done for guests on their hypervisor.
@@ -234,7 +234,7 @@ impl Foresight {
         let in_doubt = self.predicts(who) && (outcome.unknown || outcome.changed);
         let task = who.task;
         let mut foreseen = lock(&self.foreseen);
-        for name in task.leavings() {
+        for name in task.produced_names() {
             let is_result = task.register.as_ref().is_some_and(|register| &*register.value == name);
             let doubt = Doubt { task: task.name.as_str().into(), is_result, changes: !outcome.unknown };
             for &host in hosts {
@@ -392,7 +392,7 @@ mod tests {
         let (command, later) = (task("command"), task("later"));
         let first = who(&foresight, "plain", &command);
         let second = who(&foresight, "plain", &later);
-        let fails = || Err(Trouble::failed("not there"));
+        let fails = || Err(NodeError::failed("not there"));
         assert!(foresight.foresee(&second, None, fails()).is_err());
         let left_out = Ok(unknown("a command"));
         assert!(foresight.foresee(&first, Some(&at(&first, Effects::opaque())), left_out).is_ok());
@@ -407,7 +407,7 @@ mod tests {
         let maker =
             Who { target: foresight.inventory.host("kvm1").map(|host| host.id), ..who(&foresight, "m1", &make) };
         let guest = who(&foresight, "m1", &reach);
-        let gone = || Err(Trouble::Unreachable { msg: "no route".to_owned(), hint: None, sent: false });
+        let gone = || Err(NodeError::Unreachable { msg: "no route".to_owned(), hint: None, sent: false });
         assert!(foresight.foresee(&guest, None, gone()).is_err());
         foresight.leave(&maker, &[maker.host], &Outcome::changed());
         assert!(foresight.foresee(&guest, None, gone()).is_ok_and(|seen| seen.unknown));

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::execute::{node::Trouble, once::Halt, registered::lock, surroundings::Target};
+use crate::execute::{node::NodeError, once::Halt, registered::lock, surroundings::Target};
 use crate::{
     inventory::{Host, HostId, HostKind, Inventory},
     model::{Disruption, Effects, Ending, Outcome, Resource, Value},
@@ -57,7 +57,7 @@ pub(in crate::execute) struct Watched {
 }
 
 /// As long as it is there, nobody else is at a member of these clusters.
-pub(in crate::execute) struct Vigil {
+pub(in crate::execute) struct ClusterGuard {
     _turns: Vec<OwnedMutexGuard<()>>,
 }
 
@@ -82,7 +82,10 @@ impl QuorumGuard {
     }
 
     /// Waits until nobody else is at these clusters. Nothing more is done once a member was lost.
-    pub(in crate::execute) async fn keep_vigil(&self, clusters: &BTreeSet<String>) -> Result<Vigil, Trouble> {
+    pub(in crate::execute) async fn lock_clusters(
+        &self,
+        clusters: &BTreeSet<String>,
+    ) -> Result<ClusterGuard, NodeError> {
         let mut turns = Vec::new();
         // All wait in the same order, so that nobody waits in a circle.
         for cluster in clusters {
@@ -90,8 +93,8 @@ impl QuorumGuard {
             turns.push(turn.lock_owned().await);
         }
         match self.lost.get().filter(|_| !clusters.is_empty()) {
-            Some(why) => Err(Trouble::halted(Halt::Withheld, Outcome::failed(format!("not run: {why}")))),
-            None => Ok(Vigil { _turns: turns }),
+            Some(why) => Err(NodeError::halted(Halt::Withheld, Outcome::failed(format!("not run: {why}")))),
+            None => Ok(ClusterGuard { _turns: turns }),
         }
     }
 
@@ -114,8 +117,8 @@ impl QuorumGuard {
         actor: Actor,
         effects: &Effects,
         target: Target,
-        session: impl FnOnce() -> Result<Session, Trouble>,
-    ) -> Result<(), Trouble> {
+        session: impl FnOnce() -> Result<Session, NodeError>,
+    ) -> Result<(), NodeError> {
         let Target::Host(target) = target else { return Ok(()) };
         if !self.takes_down(effects) {
             return Ok(());
@@ -138,7 +141,7 @@ impl QuorumGuard {
         let Some((member, cluster)) = at_stake else { return Ok(()) };
         let msg = format!("this would stop {}, a member of {cluster}, without a quorum check", member.name);
         let outcome = Outcome { refused: true, ..Outcome::failed(msg) };
-        Err(Trouble::Failed(Box::new(outcome), Some(self.quorum.way_out().to_owned())))
+        Err(NodeError::Failed(Box::new(outcome), Some(self.quorum.way_out().to_owned())))
     }
 
     /// The members to keep an eye on while this runs; nothing if it cannot harm one, or says that it changes nothing.
@@ -167,32 +170,32 @@ impl QuorumGuard {
     }
 
     /// A member is not the one it was, or nobody can tell: nothing more may start.
-    pub(in crate::execute) fn member_lost(&self, host: &str, outcome: Outcome) -> Trouble {
+    pub(in crate::execute) fn member_lost(&self, host: &str, outcome: Outcome) -> NodeError {
         let msg = format!("{}; the run was halted to protect quorum", outcome.msg);
-        self.note_lost(host, &outcome);
-        Trouble::halted(Halt::MemberLost, Outcome { msg, refused: true, ..outcome })
+        self.record_lost(host, &outcome);
+        NodeError::halted(Halt::MemberLost, Outcome { msg, refused: true, ..outcome })
     }
 
     /// A step under watch whose end nobody saw. `sent_again` if it went out more than once.
-    pub(in crate::execute) fn out_of_sight(&self, host: &str, trouble: Trouble, sent_again: bool) -> Trouble {
+    pub(in crate::execute) fn as_member_lost(&self, host: &str, trouble: NodeError, sent_again: bool) -> NodeError {
         const UNSEEN: &str = "and it is unknown whether the member still runs";
         match trouble {
-            Trouble::Unreachable { msg, sent, .. } if sent || sent_again => {
+            NodeError::Unreachable { msg, sent, .. } if sent || sent_again => {
                 self.member_lost(host, Outcome::failed(format!("{msg}, {UNSEEN}")))
             }
-            Trouble::Failed(outcome, _) if outcome.ending == Ending::TimedOut => {
+            NodeError::Failed(outcome, _) if outcome.ending == Ending::TimedOut => {
                 let msg = format!("{}, {UNSEEN}", outcome.msg);
                 self.member_lost(host, Outcome { msg, ..*outcome })
             }
-            Trouble::Halted(Halt::InDoubt, outcome, hint) => {
-                self.note_lost(host, &outcome);
-                Trouble::Halted(Halt::InDoubt, outcome, hint)
+            NodeError::Halted(Halt::InDoubt, outcome, hint) => {
+                self.record_lost(host, &outcome);
+                NodeError::Halted(Halt::InDoubt, outcome, hint)
             }
             other => other,
         }
     }
 
-    fn note_lost(&self, host: &str, outcome: &Outcome) {
+    fn record_lost(&self, host: &str, outcome: &Outcome) {
         // The first one is the cause.
         let _ = self.lost.set(format!("on {host}, {}", outcome.msg));
     }
@@ -239,7 +242,7 @@ impl QuorumGuard {
 }
 
 /// Which of the members that live on a target run there.
-async fn running(session: &Session, watch: &MemberWatch) -> Result<Vec<String>, Trouble> {
+async fn running(session: &Session, watch: &MemberWatch) -> Result<Vec<String>, NodeError> {
     let outcome = session.run_one(watch.look(), false).await?;
     let running = outcome.data.get("running").and_then(Value::as_str).unwrap_or_default();
     Ok(running.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
@@ -281,10 +284,10 @@ mod tests {
         }
 
         async fn refuses(&self, actor: Actor, effects: &Effects, target: &str) -> Option<String> {
-            let no_session = || Err(Trouble::failed("a session was wanted"));
+            let no_session = || Err(NodeError::failed("a session was wanted"));
             match self.guard.keep_members_up(actor, effects, self.target(target), no_session).await {
                 Ok(()) => None,
-                Err(Trouble::Failed(outcome, _)) => Some(outcome.msg),
+                Err(NodeError::Failed(outcome, _)) => Some(outcome.msg),
                 Err(_) => panic!("neither granted nor refused"),
             }
         }
@@ -343,22 +346,22 @@ mod tests {
     async fn once_a_member_is_lost_nothing_more_starts_on_any_cluster() {
         let bench = Bench::new();
         let prod = BTreeSet::from(["prod".to_owned()]);
-        assert!(bench.guard.keep_vigil(&prod).await.is_ok());
-        let lost = Trouble::Unreachable { msg: "gone".to_owned(), hint: None, sent: true };
-        assert!(matches!(bench.guard.out_of_sight("m1", lost, false), Trouble::Halted(Halt::MemberLost, ..)));
-        let Err(Trouble::Halted(Halt::Withheld, outcome, _)) = bench.guard.keep_vigil(&prod).await else {
+        assert!(bench.guard.lock_clusters(&prod).await.is_ok());
+        let lost = NodeError::Unreachable { msg: "gone".to_owned(), hint: None, sent: true };
+        assert!(matches!(bench.guard.as_member_lost("m1", lost, false), NodeError::Halted(Halt::MemberLost, ..)));
+        let Err(NodeError::Halted(Halt::Withheld, outcome, _)) = bench.guard.lock_clusters(&prod).await else {
             panic!("granted")
         };
         assert!(outcome.msg.contains("on m1, gone"), "{}", outcome.msg);
         // What is on no cluster goes on.
-        assert!(bench.guard.keep_vigil(&BTreeSet::new()).await.is_ok());
+        assert!(bench.guard.lock_clusters(&BTreeSet::new()).await.is_ok());
     }
 
     #[tokio::test]
     async fn what_was_never_sent_has_harmed_nobody() {
         let bench = Bench::new();
-        let unsent = || Trouble::Unreachable { msg: "no route".to_owned(), hint: None, sent: false };
-        assert!(matches!(bench.guard.out_of_sight("m1", unsent(), false), Trouble::Unreachable { .. }));
-        assert!(matches!(bench.guard.out_of_sight("m1", unsent(), true), Trouble::Halted(Halt::MemberLost, ..)));
+        let unsent = || NodeError::Unreachable { msg: "no route".to_owned(), hint: None, sent: false };
+        assert!(matches!(bench.guard.as_member_lost("m1", unsent(), false), NodeError::Unreachable { .. }));
+        assert!(matches!(bench.guard.as_member_lost("m1", unsent(), true), NodeError::Halted(Halt::MemberLost, ..)));
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::execute::{
     Interrupt, RunOptions,
     fleet::Fleet,
-    node::Trouble,
+    node::NodeError,
     registered::lock,
     wanted::{Wanted, changes},
 };
@@ -139,7 +139,7 @@ impl Locks {
 
     /// Makes sure that the host has granted its lock before the task changes anything there. Most have, at the start.
     /// `is_computed` for a target that nobody could know then.
-    pub(in crate::execute) async fn hold(&self, host: HostId, is_computed: bool, task: &Task) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn hold(&self, host: HostId, is_computed: bool, task: &Task) -> Result<(), NodeError> {
         let Some(wanted) = self.wanted.get().filter(|_| changes(task)) else { return Ok(()) };
         if !is_computed && lock(&self.held).contains_key(&host) {
             return Ok(());
@@ -164,7 +164,7 @@ impl Locks {
     }
 
     /// Takes locks in the midst of a run. Nobody waits here: two who did could wait for each other.
-    async fn take_late(&self, missing: &Wanted, host: HostId) -> Result<(), Trouble> {
+    async fn take_late(&self, missing: &Wanted, host: HostId) -> Result<(), NodeError> {
         let answers = self.ask(missing, false).await;
         let others = self.holders(&answers);
         if !others.is_empty() {
@@ -184,14 +184,14 @@ impl Locks {
         Ok(())
     }
 
-    fn no_lock(&self, host: HostId, error: RemoteError) -> Trouble {
+    fn no_lock(&self, host: HostId, error: RemoteError) -> NodeError {
         if error.is_unreachable() {
             return error.into();
         }
         let hint = error.hint().map(str::to_owned);
         let host = self.name(host);
         let msg = format!("{host} cannot store the lock of this run, so nothing is changed there: {error}");
-        Trouble::Failed(Box::new(Outcome::failed(msg)), hint)
+        NodeError::Failed(Box::new(Outcome::failed(msg)), hint)
     }
 
     /// Releases everything that the run has, or may have, on hosts.
@@ -299,7 +299,7 @@ impl Refused {
     }
 }
 
-impl From<Refused> for Trouble {
+impl From<Refused> for NodeError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Held(messages) => Self::failed(format!("not run: {}", messages.join("; "))),

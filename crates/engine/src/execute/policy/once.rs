@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::execute::{Interrupt, node::Trouble};
+use crate::execute::{Interrupt, node::NodeError};
 use crate::{
     graph::NodeIndex,
     model::{Effects, Outcome, RunResult, Status},
@@ -109,13 +109,13 @@ impl Once {
     }
 
     /// Puts on record that the node is about to change something, once. If that fails, it must not.
-    pub(in crate::execute) async fn intend(&self) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn intend(&self) -> Result<(), NodeError> {
         if self.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() {
             return Ok(());
         }
         self.recorder.intent(self.index, &self.id).await.map_err(|error| {
             let outcome = Outcome::failed(format!("not run, since it cannot be recorded: {error}"));
-            Trouble::Halted(Halt::Unrecorded, Box::new(outcome), error.help())
+            NodeError::Halted(Halt::Unrecorded, Box::new(outcome), error.help())
         })
     }
 

@@ -29,7 +29,7 @@ pub(in crate::execute) struct Pending {
 impl Pending {
     /// Adds what a task leaves for a host.
     pub(in crate::execute) fn add(&self, host: HostId, task: &Task) {
-        lock(&self.names).extend(task.leavings().map(|name| (host, name.to_owned())));
+        lock(&self.names).extend(task.produced_names().map(|name| (host, name.to_owned())));
     }
 
     /// Whether a template has asked for one of the names since the last call.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::execute::{
     context::Watch,
     foresight::At,
-    node::{NodeRun, Trouble},
+    node::{NodeError, NodeRun},
     surroundings::Target,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 impl NodeRun {
     /// Another member leads, and each cluster can spare what goes down with this step, now. In the same process, and behind
     /// everything that takes long.
-    pub(in crate::execute) async fn spare_again(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), Trouble> {
+    pub(in crate::execute) async fn spare_again(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), NodeError> {
         let At { effects, target: Target::Host(target) } = at else { return Ok(()) };
         let guard = &self.context.guard;
         if !guard.takes_down(effects) {
@@ -57,13 +57,13 @@ impl NodeRun {
         }
     }
 
-    fn rollout_says(&self, scope: &Scope, what: &str) -> Result<bool, Trouble> {
+    fn rollout_says(&self, scope: &Scope, what: &str) -> Result<bool, NodeError> {
         let said = self.render(&self.word(&format!("{{{{ rollout.{what} }}}}")), scope)?;
         Ok(said.to_value().to_string().trim_matches('"').eq_ignore_ascii_case("true"))
     }
 
     /// Plays a module for the cluster of a member, as a task would. What it finds against the step is a refusal.
-    async fn ask(&self, question: Question, scope: &Scope) -> Result<(), Trouble> {
+    async fn ask(&self, question: Question, scope: &Scope) -> Result<(), NodeError> {
         let Question { module, member, args } = question;
         let Some(member) = self.context.inventory.host(&member) else { return Ok(()) };
         let span = self.task.span;
@@ -81,16 +81,16 @@ impl NodeRun {
         let fenced = self.once.can_change(&built.effects, built.check_mode);
         let session = Arc::new(Session { fenced, ..self.session(scope)? });
         let context = self.action_context(session, fenced);
-        let outcome = match action.run(&context).await.map_err(Trouble::from) {
+        let outcome = match action.run(&context).await.map_err(NodeError::from) {
             Ok(outcome) => outcome,
-            Err(Trouble::Failed(outcome, _)) => *outcome,
+            Err(NodeError::Failed(outcome, _)) => *outcome,
             Err(trouble) => return Err(trouble),
         };
         match outcome.failed {
             false => Ok(()),
             true => {
                 let msg = format!("nothing was stopped, because {} may not stop now: {}", member.name, outcome.msg);
-                Err(Trouble::Failed(Box::new(Outcome { refused: true, msg, ..outcome }), None))
+                Err(NodeError::Failed(Box::new(Outcome { refused: true, msg, ..outcome }), None))
             }
         }
     }

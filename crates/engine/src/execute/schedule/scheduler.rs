@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::execute::{
     context::Context,
     node::{Finished, NodeRun},
-    segment::{self, Errand},
+    segment::{self, SegmentJob},
     settle::{Decision, Fate, decide},
     turns::Clocks,
 };
@@ -342,7 +342,7 @@ impl Scheduler {
         let rest = rest.into_iter().map(|index| (index, graph.hosts_of(graph.node(index))));
         let nodes: Vec<_> = [(index, hosts)].into_iter().chain(rest).collect();
         let stop = CancellationToken::new();
-        let task = self.running.spawn(segment::run(Errand {
+        let task = self.running.spawn(segment::run(SegmentJob {
             context: self.context.clone(),
             nodes: nodes.clone(),
             stop: stop.clone(),
