@@ -262,7 +262,7 @@ struct SharedDownload(OnceCell<Downloaded>);
 
 fn shared(scope: &RunScope, sha256: &str) -> Arc<SharedDownload> {
     match sha256 {
-        // Nobody knows that they are the same.
+        // Without a checksum they may differ.
         "" => Arc::default(),
         sha256 => scope.used(sha256),
     }

@@ -119,7 +119,7 @@ impl Gathering {
         Some(())
     }
 
-    /// Where nobody knows what happened, nothing else is known better.
+    /// In doubt stays in doubt, whatever comes behind it.
     fn ends(&mut self, ending: Ending) {
         if self.ending != Ending::InDoubt {
             self.ending = ending;

@@ -397,8 +397,8 @@ impl NodeRun {
         self.once.intend().await
     }
 
-    /// Looks before anybody waits for a turn: most of what may disrupt a member has nothing to do. Nobody can look with a
-    /// raw command, and what only the operator does is not for a host to foresee.
+    /// Looks before it waits for a turn: most of what may disrupt a member has nothing to do. A raw command cannot look, and a
+    /// host cannot predict what only the operator does.
     async fn already_converged(
         &self,
         scope: &Scope,
@@ -569,7 +569,7 @@ impl NodeRun {
         again
     }
 
-    /// An outcome that says what happened, rather than that nobody knows; and that nothing happened which must not.
+    /// Turns outcomes in doubt, with a lost lock or a lost member into errors.
     pub(in crate::execute) fn known(&self, outcome: Outcome) -> Result<Outcome, NodeError> {
         match outcome.ending {
             Ending::Own | Ending::TimedOut => Ok(outcome),
@@ -621,7 +621,7 @@ impl NodeRun {
                 halts = Some(halt);
                 (*outcome, halt.status(), hint.or_else(|| self.way_out(halt)))
             }
-            // No failure that could be ignored or rescued: it runs again when the run goes on.
+            // No failure that could be ignored or rescued: it runs again when the run is resumed.
             Err(NodeError::Interrupted) => (Outcome::failed("interrupted while it waited"), Status::NotRun, None),
         };
         let (outcome, status) = self.once.as_resumed(outcome, status);
@@ -635,7 +635,7 @@ impl NodeRun {
             node: self.info.clone(),
             status,
             seconds: started.elapsed().as_secs_f64(),
-            // An unreachable host is told even when the result is hidden: the message has no result in it.
+            // An unreachable host is reported even when the result is hidden: the message has no result in it.
             result: Shown::new(&outcome, self.task.no_log && status != Status::Unreachable),
             hint,
             because: None,
@@ -732,7 +732,7 @@ impl NodeRun {
         }
     }
 
-    /// A step under watch whose end nobody saw.
+    /// The error of a watched step that did not report its end.
     pub(in crate::execute) fn as_member_lost(&self, trouble: NodeError) -> NodeError {
         self.context.guard.as_member_lost(self.info.host.as_str(), trouble, self.once.was_resent())
     }

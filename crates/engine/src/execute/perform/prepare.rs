@@ -196,7 +196,7 @@ impl NodeRun {
         };
         match action {
             Action::Engine(_) => None,
-            // A turn must be taken between looking and doing. Nobody can look with a raw command.
+            // A turn must be taken between looking and doing. A raw command cannot look.
             Action::Remote(_) if at.effects.disrupts > Disruption::No && !at.effects.opaque && !check_mode => None,
             Action::Done(outcome) => Some(Err(Known { result: Ok(*outcome), at: Some(at) })),
             Action::Remote(payload) => {

@@ -44,7 +44,7 @@ pub(in crate::execute) struct Who<'a> {
 struct Foreseen {
     names: HashMap<(HostId, String), Doubt>,
     changes: HashMap<Target, Vec<Change>>,
-    /// Handlers that run only if a task changes something of which nobody knows whether it does.
+    /// Handlers that run only if a task changes something, which is unknown.
     handlers: HashMap<Notice, Arc<str>>,
     /// Guests for which something would be done on their hypervisor, and the task that does it last.
     guests: HashMap<HostId, Arc<str>>,
@@ -64,7 +64,7 @@ struct Doubt {
 
 /// Something that a task would or might change on a target.
 struct Change {
-    /// `None` if nobody can name it.
+    /// `None` if it has no name.
     what: Option<Resource>,
     task: Arc<str>,
     host: HostId,
@@ -115,7 +115,7 @@ impl Foresight {
         lock(&self.foreseen).handlers.remove(notice);
     }
 
-    /// A handler of which nobody knows whether it will be notified.
+    /// A handler of which it is unknown whether it will be notified.
     pub(in crate::execute) fn handler_in_doubt(&self, who: &Who<'_>) -> Option<Outcome> {
         let notice = who.notice.filter(|_| self.check_mode)?;
         let task = lock(&self.foreseen).handlers.get(&notice).cloned()?;
@@ -161,7 +161,7 @@ impl Foresight {
         Some(unknown(format!("the guest cannot be reached yet; “{task}” comes before")))
     }
 
-    /// Whether the target is a guest that is not there yet, so that nobody has to try again.
+    /// Whether the target is a guest that is not there yet, so that no other task has to try.
     pub(in crate::execute) fn is_absent(&self, who: &Who<'_>) -> Option<NodeError> {
         let target = who.target.unwrap_or(who.host);
         let is_absent = self.predicts(who) && lock(&self.foreseen).absent.contains(&target);

@@ -30,7 +30,7 @@ pub(in crate::execute) struct QuorumGuard {
     formed: Mutex<HashSet<String>>,
     /// Who is at a member of a cluster.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    /// What has happened to a member, and nobody wanted it to.
+    /// What happened to a member that was stopped by mistake.
     lost: OnceLock<String>,
     /// By host, the members that go down with it: itself, or its guests. Every node asks.
     on: HashMap<HostId, Vec<HostId>>,
@@ -56,7 +56,7 @@ pub(in crate::execute) struct Watched {
     pub watch: Arc<MemberWatch>,
 }
 
-/// As long as it is there, nobody else is at a member of these clusters.
+/// As long as it exists, no other step runs on a member of these clusters.
 pub(in crate::execute) struct ClusterGuard {
     _turns: Vec<OwnedMutexGuard<()>>,
 }
@@ -81,13 +81,13 @@ impl QuorumGuard {
         self.quorum
     }
 
-    /// Waits until nobody else is at these clusters. Nothing more is done once a member was lost.
+    /// Waits until no other step runs on these clusters. Nothing more starts once a member was lost.
     pub(in crate::execute) async fn lock_clusters(
         &self,
         clusters: &BTreeSet<String>,
     ) -> Result<ClusterGuard, NodeError> {
         let mut turns = Vec::new();
-        // All wait in the same order, so that nobody waits in a circle.
+        // All wait in the same order, so there is no deadlock.
         for cluster in clusters {
             let turn = lock(&self.turns).entry(cluster.clone()).or_default().clone();
             turns.push(turn.lock_owned().await);
@@ -169,14 +169,14 @@ impl QuorumGuard {
         Some(Watched { clusters, watch: Arc::new(watch) })
     }
 
-    /// A member is not the one it was, or nobody can tell: nothing more may start.
+    /// A member was restarted, or that is unknown: nothing more may start.
     pub(in crate::execute) fn member_lost(&self, host: &str, outcome: Outcome) -> NodeError {
         let msg = format!("{}; the run was halted to protect quorum", outcome.msg);
         self.record_lost(host, &outcome);
         NodeError::halted(Halt::MemberLost, Outcome { msg, refused: true, ..outcome })
     }
 
-    /// A step under watch whose end nobody saw. `sent_again` if it went out more than once.
+    /// The error of a watched step that did not report its end. `sent_again` if it went out more than once.
     pub(in crate::execute) fn as_member_lost(&self, host: &str, trouble: NodeError, sent_again: bool) -> NodeError {
         const UNSEEN: &str = "and it is unknown whether the member still runs";
         match trouble {
@@ -353,7 +353,7 @@ mod tests {
             panic!("granted")
         };
         assert!(outcome.msg.contains("on m1, gone"), "{}", outcome.msg);
-        // What is on no cluster goes on.
+        // What runs on no cluster continues.
         assert!(bench.guard.lock_clusters(&BTreeSet::new()).await.is_ok());
     }
 

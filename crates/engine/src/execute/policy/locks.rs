@@ -45,7 +45,7 @@ pub enum Locking {
 pub(in crate::execute) enum Refused {
     Held(Vec<String>),
     Interrupted,
-    /// Nobody is left to keep the lock of a cluster.
+    /// No host is left to keep the lock of a cluster.
     Unreachable(String),
 }
 
@@ -138,7 +138,7 @@ impl Locks {
     }
 
     /// Makes sure that the host has granted its lock before the task changes anything there. Most have, at the start.
-    /// `is_computed` for a target that nobody could know then.
+    /// `is_computed` for a target that was unknown then.
     pub(in crate::execute) async fn hold(&self, host: HostId, is_computed: bool, task: &Task) -> Result<(), NodeError> {
         let Some(wanted) = self.wanted.get().filter(|_| changes(task)) else { return Ok(()) };
         if !is_computed && lock(&self.held).contains_key(&host) {
@@ -163,7 +163,7 @@ impl Locks {
         lock(&self.held).remove(&host);
     }
 
-    /// Takes locks in the midst of a run. Nobody waits here: two who did could wait for each other.
+    /// Takes locks in the midst of a run. It does not wait: two runs that did could wait for each other.
     async fn take_late(&self, missing: &Wanted, host: HostId) -> Result<(), NodeError> {
         let answers = self.ask(missing, false).await;
         let others = self.holders(&answers);

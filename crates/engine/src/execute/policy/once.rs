@@ -143,7 +143,7 @@ impl Once {
         format!("{run}-{}", self.next_name())
     }
 
-    /// How many seconds ago an earlier process began this node, if nobody heard how it ended.
+    /// How many seconds ago an earlier process began this node, if it did not hear how it ended.
     pub(in crate::execute) fn in_flight_since(&self) -> Option<u64> {
         let began = self.recorder.past(self.index)?.in_flight.as_ref()?;
         Some(began.seconds_ago())
@@ -265,7 +265,7 @@ mod tests {
         assert!(once.can_change(&Effects::converging(), false));
         assert!(!once.can_change(&Effects::converging(), true));
         assert!(!once.can_change(&Effects::read_only(), false));
-        // Without a journal nobody could tell later what became of a command.
+        // Without a journal, no later process could know what became of a command.
         assert!(once.entry(&Effects::opaque(), false).is_none());
     }
 
