@@ -40,7 +40,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     if args.reboot {
         return reboot(hypervisor, shared, invocation);
     }
-    // What goes on is one of the rounds; whatever is left is for another `drain`.
+    // What is resumed is one of the rounds; whatever is left is for another `drain`.
     if invocation.resumed.is_some() {
         let exit = play(Verb::Move, shared, &[], invocation)?;
         if exit == Exit::Success {

@@ -63,7 +63,7 @@ pub fn run(args: &UndrainArgs, invocation: &Invocation) -> Result<Exit, CliError
     }
     let exit = moves.all(rounds)?;
     match exit {
-        // Nobody is missed there any more.
+        // No member is missing there any more.
         Exit::Success => {
             moves.drained.clear(hypervisor);
             moves.keep()?;

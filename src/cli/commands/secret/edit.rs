@@ -60,13 +60,13 @@ impl Work<'_> {
             return Ok(());
         }
         let text = std::str::from_utf8(&edited).map_err(|_| CliError::usage("the edited text is not UTF-8"))?;
-        // What is wrong with it is told without its lines, which hold secrets.
+        // The error is reported without the lines, which hold secrets.
         let sealed = draft.seal(text, &|plain| sealed_text(plain.as_bytes(), &recipients));
         let sealed = sealed.map_err(|problems| bad_yaml(problems, file, ""))??;
         replace(file, sealed.as_bytes())
     }
 
-    /// To whom an edited file goes: whoever could read it before. An age file does not say who that is,
+    /// The recipients of an edited file: those that could read it before. An age file does not say who that is,
     /// so the recipients come from the command line, the folder, or our own key if it was the only one.
     fn same_recipients(&self, sealed: &[u8], file: &Path, to: &RecipientArgs) -> Result<Recipients, CliError> {
         let before = stanzas(sealed);
@@ -121,7 +121,7 @@ fn edited(file: &Path, plain: &[u8]) -> Result<Zeroizing<Vec<u8>>, CliError> {
     }
 }
 
-/// A folder that nobody else can look into, in memory where the system has such a place. What is in it is
+/// A folder that no other user can read, in memory where the system has such a place. What is in it is
 /// overwritten and removed at the end.
 struct Private {
     folder: PathBuf,

@@ -163,7 +163,7 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes beside the file and renames, so that nobody ever sees half of it. The mode stays.
+/// Writes beside the file and renames, so that no reader ever sees half of it. The mode stays.
 fn replace(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
     // The file itself, where a link points to it.
     let file = fs::canonicalize(file)?;

@@ -90,7 +90,7 @@ pub fn change(
     shared: &Shared,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    // What goes on was decided, shown and agreed to when it began.
+    // What is resumed was decided, shown and agreed to when it began.
     if invocation.resumed.is_some() {
         return play(request.verb, shared, &[], invocation);
     }

@@ -15,7 +15,7 @@ use crate::{
     model::ValueMap,
 };
 
-/// What the playbook is told of all that it is to do, and reads instead of what is on the disk.
+/// What the playbook is to do, as it gets it, and reads instead of what is on the disk.
 pub fn files(all: &[Prepared]) -> Files {
     let changes: ValueMap = all
         .iter()
