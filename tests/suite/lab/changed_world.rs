@@ -72,7 +72,7 @@ fn leaves_alone_who_serves_again(step: &str) {
     dies_behind(&site, &replace, step);
     // Overnight it comes back, and another one dies.
     site.place.hosts[1].run(&["systemctl", "start", "etcd"]).unwrap();
-    until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
     site.place.hosts[2].run(&["systemctl", "stop", "etcd"]).unwrap();
     serves(&site);
     let refused = site.place.folder.run(&["resume"]).ends(3);
@@ -81,7 +81,7 @@ fn leaves_alone_who_serves_again(step: &str) {
     assert!(is_up(&site, 1), "{}", refused.stdout);
     serves(&site);
     site.place.hosts[2].run(&["systemctl", "start", "etcd"]).unwrap();
-    until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
     site.is_served_by_all();
 }
 
@@ -146,7 +146,7 @@ fn peer_urls(site: &Site) -> Vec<String> {
 fn survives_restarts(site: &Site) {
     for host in &site.place.hosts {
         host.run(&["systemctl", "restart", "etcd"]).unwrap();
-        until("all serve", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == site.names.len());
+        site.all_become_healthy();
     }
 }
 

@@ -56,10 +56,7 @@ fn falsify(site: &Site, member: usize) {
         LC_ALL=C sed -i 's/first-value/FALSE-VALUE/g' /var/lib/etcd/data/member/snap/db; \
         sed -i '/CORRUPT_CHECK/d' /etc/etcd/etcd.env; systemctl start etcd";
     host.run(&["sh", "-c", change]).unwrap();
-    let begun = Instant::now();
-    while site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() < site.names.len() {
-        assert!(begun.elapsed() < Duration::from_secs(60));
-    }
+    site.all_become_healthy();
 }
 
 #[test]
@@ -252,5 +249,6 @@ fn what_the_last_member_lists_counts_where_the_state_folder_is_lost() {
     assert_eq!(beside(&site.place.hosts[2]), "", "nothing was touched");
     rule("-D");
     site.place.folder.write("inventory.yaml", &text);
+    site.all_become_healthy();
     site.is_served_by_all();
 }

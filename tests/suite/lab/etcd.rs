@@ -45,7 +45,7 @@ impl Site {
         });
         let site = Self::of(place, members);
         // Its machines were switched on a moment ago, so it may still have no leader.
-        until("the cluster serves", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == members);
+        site.all_become_healthy();
         site
     }
 
@@ -90,6 +90,13 @@ impl Site {
 
     fn pki(&self, name: &str) -> String {
         self.place.folder.path(".etcdrun/pki/prod").join(name).display().to_string()
+    }
+
+    /// Members that come back by themselves, or were cut off from each other, need a moment to find each other.
+    pub(super) fn all_become_healthy(&self) {
+        until("all are healthy", || {
+            self.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == self.names.len()
+        });
     }
 
     pub(super) fn is_served_by_all(&self) {

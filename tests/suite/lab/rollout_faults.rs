@@ -123,7 +123,7 @@ fn nobody_is_touched_while_something_is_wrong() {
     sick.run(&["systemctl", "unmask", "--runtime", "etcd"]).unwrap();
     sick.run(&["systemctl", "start", "etcd"]).unwrap();
 
-    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
     let said = upgrade(&site);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to.version);
@@ -196,7 +196,7 @@ fn a_member_that_does_not_come_back_stops_the_upgrade() {
     let health = site.etcdctl(&["endpoint", "health"]);
     assert!(health.matches("is healthy").count() >= 2, "{health}");
     site.place.hosts[held].set_link_fault(&etcdrun_lab::LinkFault::default()).unwrap();
-    until("it has caught up", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
     let_go(&site, 0..3);
     let said = folder.run(&["resume"]);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
@@ -267,7 +267,7 @@ fn a_full_disk_and_a_second_member_that_dies_halt_an_upgrade_that_then_goes_on()
     // It may have ended when it could not write.
     let again = "systemctl reset-failed etcd; systemctl start etcd";
     site.place.hosts[2].run(&["sh", "-c", again]).unwrap();
-    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
 
     write_held(&site);
     let run = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
@@ -289,7 +289,7 @@ fn a_full_disk_and_a_second_member_that_dies_halt_an_upgrade_that_then_goes_on()
 
     site.place.hosts[second].run(&["systemctl", "unmask", "--runtime", "etcd"]).unwrap();
     site.place.hosts[second].run(&["systemctl", "start", "etcd"]).unwrap();
-    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
     let_go(&site, 0..3);
     let said = folder.run(&["resume"]);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
@@ -348,7 +348,7 @@ fn a_member_whose_hypervisor_is_gone_stops_the_upgrade() {
     assert!(is_up(&site, first) && is_up(&site, last), "{}", said.stdout);
     hypervisors.hosts[next].start().unwrap();
     site.place.hosts[next].start().unwrap();
-    until("all are well", || site.etcdctl(&["endpoint", "health"]).matches("is healthy").count() == 3);
+    site.all_become_healthy();
     let said = folder.run(&["resume"]);
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
     all_run(&site, &to);
