@@ -62,7 +62,7 @@ impl Lab {
             return Ok(());
         }
         let hosts: Vec<&Host> = hosts.iter().map(|host| &**host).collect();
-        each(&hosts, Host::power_off)?;
+        each(&hosts, Host::switch_off)?;
         let (row, new) = (all.join(name).join(&first.name), all.join(format!(".{}", first.name)));
         ensure!(!row.exists(), "{} is kept already, in {}", first.name, row.display());
         // A test that was killed may have left it.
