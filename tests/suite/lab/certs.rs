@@ -235,6 +235,18 @@ fn an_authority_that_has_ended_is_replaced_over_ssh_alone() {
     site.changes_nothing();
 }
 
+/// The servers run on, with the connections that they have, and nobody gets a new one.
+#[test]
+fn an_authority_that_ends_while_all_run_is_replaced_over_ssh_alone() {
+    let site = Site::formed(3, "3.6", PLAIN);
+    site.etcdctl(&["put", "kept", "value"]);
+    end_authority(&site);
+    certs(&site, &["rotate-ca", "prod", "--expired"]).ends(0);
+    site.is_served_by_all();
+    assert!(site.etcdctl(&["get", "kept"]).contains("value"));
+    site.changes_nothing();
+}
+
 #[test]
 fn a_rotation_is_given_up_in_its_first_phase() {
     let site = Site::formed(3, "3.6", PLAIN);

@@ -40,8 +40,10 @@ impl Quorum for EtcdQuorum {
             member: (*member).to_owned(),
             args: vec![("name", one(member)), ("not_to", list(all))],
         };
-        // Where the cluster may stop answering, no other member may be able to lead it. That profile does not ask who leads.
-        let profile = if allow_outage { "nospace" } else { "{{ rollout.profile }}" };
+        // Where the cluster may stop answering, no other member may be able to lead it. That profile does not ask who leads. With
+        // expired certificates nobody can say how the cluster is, so nothing is asked of it.
+        const OUTAGE: &str = "{{ 'certificate' if rollout.profile == 'certificate' else 'nospace' }}";
+        let profile = if allow_outage { OUTAGE } else { "{{ rollout.profile }}" };
         let gate = Question {
             module: &GATE,
             member: (*first).to_owned(),
