@@ -89,9 +89,13 @@ pub struct EtcdRestore {
     /// The token that `prepared` has returned.
     #[serde(default)]
     token: Option<String>,
-    /// The file with the settings of etcd, for a drill.
+    /// The file with the settings of etcd, for `started` and a drill.
     #[serde(default)]
     pub(super) environment: Option<String>,
+    /// For `started`: a file that the unit reads after `environment`, for the first start. All members have the same data and start
+    /// together, so it switches off the comparison in which each waits 7 s for every other.
+    #[serde(default)]
+    first_start: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -448,7 +452,9 @@ impl Restore {
     pub(super) fn payload(&self, action: &str) -> Payload {
         let payload = Payload::new(concat!(include_str!("../support/aside.sh"), include_str!("restore.sh")))
             .value("action", action);
-        let EtcdRestore { data_dir, user, .. } = &self.module;
+        let EtcdRestore { data_dir, user, environment, first_start, .. } = &self.module;
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let payload = payload.value("environment", text(environment)).value("first_start", text(first_start));
         payload.value("data_dir", data_dir).value("user", user)
     }
 

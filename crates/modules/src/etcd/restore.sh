@@ -94,6 +94,15 @@ switch() {
     sync
 }
 
+# A member that starts compares its data with the others, and waits 7 s for each that is not up yet.
+start_at_once() {
+    [ "$arg_first_start" ] && [ -r "$arg_environment" ] || return 0
+    check=$(sed -n 's/InitialCorruptCheck=true/InitialCorruptCheck=false/p
+        s/^\(ETCD_EXPERIMENTAL_INITIAL_CORRUPT_CHECK\)=.*/\1=false/p' "$arg_environment") || return 1
+    [ "$check" ] || return 0
+    mkdir -p "${arg_first_start%/*}" && printf '%s\n' "$check" > "$arg_first_start"
+}
+
 start() {
     active=$(systemctl is-active etcd.service)
     mutate rm -f "$note"
@@ -101,6 +110,7 @@ start() {
     active | activating) return 0 ;;
     esac
     changed
+    mutate start_at_once || fail "cannot write $arg_first_start"
     mutate systemctl start --no-block etcd.service || fail "cannot start etcd"
 }
 
