@@ -103,15 +103,15 @@ const HELD: &str = r#"
   tasks:
     - { name: Here, copy: { content: "", dest: "DIR/at-{{ inventory_hostname }}" }, delegate_to: localhost, become: false }
     - { name: Held, wait_for: { path: "DIR/go", timeout: 60, sleep: 1 }, delegate_to: localhost, become: false }
-    - { name: Restart, service: { name: etcd, state: restarted } }
+    - RESTART
 "#;
 
-#[test]
-fn a_member_that_dies_between_gate_and_stop_keeps_the_other_one_up() {
-    let site = site(3, "3.6");
+/// Another member dies between the gate and `restart`: this one stays up.
+fn keeps_the_other_one_up(site: &Site, restart: &str, more: &[&str], reasons: &[&str]) {
     let folder = &site.place.folder;
-    folder.write("held.yaml", &HELD.replace("DIR", folder.path("").to_str().unwrap().trim_end_matches('/')));
-    let child = start(&site, &["playbook", "held.yaml", "-i", "inventory.yaml"]);
+    let dir = folder.path("").to_str().unwrap().trim_end_matches('/').to_owned();
+    folder.write("held.yaml", &HELD.replace("RESTART", restart).replace("DIR", &dir));
+    let child = start(site, &[&["playbook", "held.yaml", "-i", "inventory.yaml"], more].concat());
     let mut turn = None;
     until("a turn begins", || {
         turn = site.names.iter().position(|name| folder.path(&format!("at-{name}")).exists());
@@ -122,17 +122,32 @@ fn a_member_that_dies_between_gate_and_stop_keeps_the_other_one_up() {
         || site.place.hosts[turn].run(&["systemctl", "show", "-p", "ExecMainStartTimestampMonotonic", "etcd"]).unwrap();
     let (before, other) = (started(), (turn + 1) % 3);
     site.place.hosts[other].run(&["systemctl", "stop", "etcd"]).unwrap();
-    serves(&site);
+    serves(site);
     folder.write("go", "");
     let said = Said::of(child.wait_with_output().unwrap()).ends(3);
-    says(&said, "nothing was stopped, because");
-    says(&said, "quorum-after:");
+    reasons.iter().for_each(|reason| says(&said, reason));
     assert_eq!(started(), before, "it was restarted");
-    serves(&site);
+    serves(site);
     site.place.hosts[other].run(&["systemctl", "start", "etcd"]).unwrap();
     folder.run(&["resume"]).ends(0);
     site.is_served_by_all();
     assert_ne!(started(), before);
+}
+
+#[test]
+fn a_member_that_dies_between_gate_and_stop_keeps_the_other_one_up() {
+    let restart = "{ name: Restart, service: { name: etcd, state: restarted } }";
+    keeps_the_other_one_up(&site(3, "3.6"), restart, &[], &["nothing was stopped, because", "quorum-after:"]);
+}
+
+/// Three members need no outage, so none is accepted for them.
+#[test]
+fn an_outage_that_is_accepted_does_not_cost_three_members_their_quorum() {
+    let site = with_setting("3.6", "log_level: info");
+    says_port(&site, "log_level: info", "log_level: warn");
+    let apply = "{ name: Apply, import_role: { name: etcd, tasks_from: apply } }";
+    let more = ["-e", "rollout_allow_outage=true"];
+    keeps_the_other_one_up(&site, apply, &more, &["the cluster would lose quorum"]);
 }
 
 fn peer_urls(site: &Site) -> Vec<String> {

@@ -243,6 +243,20 @@ fn a_member_whose_data_is_damaged_is_replaced_although_it_runs() {
     no_learner(&site);
 }
 
+/// A server compares its data when it starts, so one that is damaged does not come back. Its alarm stays.
+#[test]
+fn a_member_whose_data_is_damaged_is_replaced_although_it_has_stopped() {
+    let site = Site::formed(3, "3.6", PLAIN);
+    let name = site.names[2].as_str();
+    raise_corrupt(&site, name);
+    site.place.hosts[2].run(&["systemctl", "stop", "etcd"]).unwrap();
+    member(&site, &["replace", name, "--yes"]).ends(0);
+    assert_eq!(site.etcdctl(&["alarm", "list"]), "");
+    assert_eq!(site.etcdctl(&["put", "a", "b"]), "OK\n");
+    site.is_served_by_all();
+    no_learner(&site);
+}
+
 /// As etcd itself does when hashes of members differ.
 fn raise_corrupt(site: &Site, name: &str) -> String {
     let list = site.etcdctl(&["member", "list"]);

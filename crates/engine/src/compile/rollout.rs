@@ -294,7 +294,9 @@ impl Builder {
             set("etcd_replace_running", Node::string(rollout.span, "true"));
         }
         if rollout.settings.allow_outage {
-            set("etcd_allow_outage", Node::string(rollout.span, "true"));
+            // Three members or more can do without one: there, what is accepted is no reason to restart without a look.
+            let is_small = "{{ cluster.members | length <= 2 }}";
+            set("etcd_allow_outage", Node::string(rollout.span, is_small));
         }
         let step: Arc<str> = match (version, undo) {
             (None, false) => "".into(),

@@ -269,6 +269,13 @@ impl Observation {
         self.members.iter().filter_map(|seen| Some((seen.name.as_str(), seen.answer.as_ref().ok()?)))
     }
 
+    /// Whether etcd has raised CORRUPT for this member. All members tell of all alarms, so it may have stopped since: at its next
+    /// start it notices by itself, and exits.
+    pub fn is_corrupt(&self, id: u64) -> bool {
+        let is_meant = |alarm: &Alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == id;
+        self.views().any(|(_, view)| view.alarms.iter().any(is_meant))
+    }
+
     pub fn view(&self, name: &str) -> Option<&View> {
         self.views().find(|(known, _)| *known == name).map(|(_, view)| view)
     }

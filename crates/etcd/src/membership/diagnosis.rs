@@ -1,7 +1,7 @@
 //! Diagnosis: what is wrong with the members of a cluster, and the command that repairs it.
 
 use crate::{
-    etcd::observe::{Listed, Observation, View},
+    etcd::observe::{Listed, Observation},
     inventory::is_name,
     model::one_line,
 };
@@ -75,9 +75,12 @@ fn listed_problem(
         (Some(member), name) if member.guest == Some("absent") => {
             Some(format!("{name} is a member without a guest; `etcdrun member replace {name}` rebuilds it"))
         }
-        (Some(_), name) if observation.view(name).is_some_and(View::is_corrupt) => {
+        (Some(_), name) if observation.is_corrupt(listed.id) => {
             Some(format!("etcd has found the data of {name} damaged; `etcdrun member replace {name}` rebuilds it"))
         }
+        (Some(_), name) if is_dead(name, observation) && dead(observation) > 1 => Some(format!(
+            "{name} does not serve, and is not the only one; `etcdrun playbook site.yaml -l {cluster}` starts all that are stopped; if its data is lost, run `etcdrun member replace {name}`"
+        )),
         (Some(_), name) => is_dead(name, observation).then(|| {
             format!("{name} does not serve; run `etcdrun member restart {name}`, or if its data is lost, `etcdrun member replace {name}`")
         }),
@@ -123,6 +126,11 @@ pub fn orphan(guest: &MadeGuest, hypervisor: &str, place: Option<&str>) -> Strin
 }
 
 /// Whether it does not answer while others lead on; without a leader a member is the least of the worries.
+fn dead(observation: &Observation) -> usize {
+    let voters = observation.voters().filter(|voter| !voter.name.is_empty());
+    voters.filter(|voter| is_dead(&voter.name, observation)).count()
+}
+
 fn is_dead(name: &str, observation: &Observation) -> bool {
     observation.leader().is_some() && !observation.members.iter().any(|seen| seen.name == name && seen.is_well())
 }

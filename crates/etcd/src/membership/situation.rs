@@ -1,7 +1,7 @@
 //! What a cluster was found to be like, as far as its members are concerned.
 
 use super::{Refusal, Request, Verb};
-use crate::etcd::observe::{Listed, Observation, View};
+use crate::etcd::observe::{Listed, Observation};
 
 /// A cluster that was looked at.
 #[derive(Clone, Debug)]
@@ -50,9 +50,9 @@ impl Situation {
         Condition::Dead(seen.and_then(|seen| seen.trouble()).unwrap_or_else(|| "it does not answer".into()))
     }
 
-    /// Whether it runs, on data that etcd has found damaged.
+    /// Whether etcd has found its data damaged.
     pub fn is_corrupt(&self, name: &str) -> bool {
-        self.observation.view(name).is_some_and(View::is_corrupt)
+        self.listed(name).is_some_and(|listed| self.observation.is_corrupt(listed.id))
     }
 
     pub fn unreachable(&self, name: &str) -> Option<&str> {

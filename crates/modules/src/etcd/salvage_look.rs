@@ -182,8 +182,9 @@ impl Salvage {
             }
             Way::Mend(names) => {
                 return Ok(refused(format!(
-                    "etcd runs on {}, which are a majority, but there is no leader: fix what separates them, such as the network, the disks or certificates (`etcdrun certs renew {cluster}`), and nothing is lost. To create a new cluster from the data of one member anyway, pass --through {}.\n{}",
+                    "etcd runs on {}, which are a majority, but there is no leader: fix what separates them, such as the network, the disks or certificates (`etcdrun certs renew {cluster}`), or restart a server that hangs (`etcdrun ssh {} -- sudo systemctl restart etcd`), and nothing is lost. To create a new cluster from the data of one member anyway, pass --through {}.\n{}",
                     names.join(", "),
+                    names.first().copied().unwrap_or_default(),
                     best.name,
                     lines.join("\n")
                 )));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
@@ -125,7 +126,10 @@ impl Rotate {
             return Ok(Outcome::ok());
         }
         let anew = self.module.expired && there.is_none();
-        if let Some(refusal) = refusal(cluster, phase, there.as_ref()).filter(|_| !anew) {
+        // It ended in the middle of its rotation: phases in which both are good are of no use any more.
+        let is_late =
+            self.module.expired && there.as_ref().is_some_and(|there| there.phase < phase && is_over(&there.old));
+        if let Some(refusal) = refusal(cluster, phase, there.as_ref()).filter(|_| !anew && !is_late) {
             return Ok(Outcome { refused: true, ..Outcome::failed(refusal) });
         }
         let is_needed = there.is_none() && (anew || !context.check_mode());
@@ -318,6 +322,11 @@ impl Rotate {
 }
 
 /// Why a phase cannot begin now, and what can.
+/// Whether this certificate is valid no more.
+fn is_over(pem: &str) -> bool {
+    Certificate::parse(pem).is_ok_and(|certificate| certificate.not_after <= Timestamp::now())
+}
+
 fn refusal(cluster: &str, wanted: RotationPhase, there: Option<&Rotation>) -> Option<String> {
     use RotationPhase::{Finish, Issue, Trust};
     let first = format!("`etcdrun certs rotate-ca {cluster}`");

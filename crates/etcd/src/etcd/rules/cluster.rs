@@ -21,8 +21,16 @@ fn views<'a>(situation: &'a Situation<'_>, gate: Gate) -> impl Iterator<Item = (
 
 pub(super) fn answers(situation: &Situation<'_>, gate: Gate) -> Answer {
     let silent = concerned(situation, gate).find_map(|seen| Some((&seen.name, seen.answer.as_ref().err()?)));
+    let is_silent = |seen: &&Seen| seen.answer.is_err();
     match silent {
         None => Answer::holds(format!("{} members answer", concerned(situation, gate).count())),
+        // To restart one of them is refused because of the other.
+        Some((name, error)) if situation.now.members.iter().filter(is_silent).count() > 1 => Answer::refused(
+            format!("{name} does not answer ({error}), and is not the only one"),
+            format!(
+                "see why: `etcdrun logs {name}`; to start all that are stopped, run `etcdrun playbook site.yaml -l CLUSTER`; if the data of {name} is lost, run `etcdrun member replace {name}`"
+            ),
+        ),
         Some((name, error)) => Answer::refused(
             format!("{name} does not answer ({error})"),
             format!(
@@ -186,6 +194,10 @@ fn raised(situation: &Situation<'_>, alarm: &Alarm) -> Answer {
         AlarmKind::Nospace => Answer::refused(
             format!("{name} has the alarm NOSPACE: its quota is used up, and writes are rejected"),
             "run `etcdrun playbook nospace.yaml -l CLUSTER`: it compacts, defragments each member and disarms the alarm; it also applies a larger `etcd.quota` of the inventory",
+        ),
+        AlarmKind::Corrupt if situation.now.list().iter().all(|listed| listed.id != alarm.member) => Answer::refused(
+            format!("the alarm CORRUPT is active for {name}, which is no longer a member; writes are rejected"),
+            "disarm it: `etcdrun etcdctl CLUSTER -- alarm disarm`",
         ),
         AlarmKind::Corrupt => Answer::refused(
             format!("{name} has the alarm CORRUPT: its data differs from the others"),

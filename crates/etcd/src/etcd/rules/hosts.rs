@@ -1,6 +1,6 @@
 //! Rules about what is seen on the hosts.
 
-use super::{Answer, Gate, MemberChange, Situation};
+use super::{Answer, Gate, HostSeen, MemberChange, Situation};
 
 /// How far clocks may be apart, in milliseconds.
 const CLOCKS: i64 = 1000;
@@ -9,9 +9,13 @@ pub(super) fn reachable(situation: &Situation<'_>, _: Gate) -> Answer {
     if situation.hosts.is_empty() {
         return situation.unknown("whether SSH reaches the hosts");
     }
-    let cut = situation.hosts.iter().find_map(|host| Some((&host.name, host.unreachable.as_ref()?)));
+    // A turn that was interrupted may have switched the machine of its member off, and is about to switch it on again. A new
+    // version is only for a host that can be reached.
+    let is_spared = |host: &HostSeen| situation.step.is_none() && situation.is_target(&host.name) && host.is_off();
+    let hosts = situation.hosts.iter().filter(|host| !is_spared(host));
+    let cut = hosts.clone().find_map(|host| Some((&host.name, host.unreachable.as_ref()?)));
     match cut {
-        None => Answer::holds(format!("SSH reaches {} hosts", situation.hosts.len())),
+        None => Answer::holds(format!("SSH reaches {} hosts", hosts.count())),
         Some((name, why)) => Answer::refused(
             format!("cannot reach {name} over SSH ({why})"),
             format!(

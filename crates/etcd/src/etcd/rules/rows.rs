@@ -143,11 +143,11 @@ pub static RULES: &[Rule] = {
         rule("no-learner", "no member is a learner", cluster::no_learner)
             .before(&[Upgrade, Restart, Replace, Nospace]).after(&[Replace]).settled(&[Restart, Replace, Nospace]),
         rule("no-alarm", "there is no alarm", cluster::no_alarm)
-            .before(&[Upgrade, Restart]).stop(&[Upgrade, Restart]).settled(&[Upgrade, Restart, Replace])
+            .before(&[Upgrade, Restart]).stop(&[Upgrade, Restart]).settled(&[Upgrade, Restart])
             // An alarm that is there before anything was done does not go by itself.
             .fails_at_once_at(Gate::Before),
         rule("no-corrupt", "there is no alarm except NOSPACE", cluster::no_corrupt)
-            .before(&[Replace, Nospace]).after(&[Nospace, Certificate]).settled(&[Nospace]),
+            .before(&[Replace, Nospace]).after(&[Nospace, Certificate]).settled(&[Replace, Nospace]),
         rule("no-new-alarm", "no alarm was raised during the change", cluster::no_new_alarm)
             .after(&[Upgrade, Restart, Replace]),
         rule("linearizable-read", "every member answers a linearizable read", cluster::linearizable_read)

@@ -93,6 +93,13 @@ pub struct HostSeen {
     pub client_urls: Vec<String>,
 }
 
+impl HostSeen {
+    /// Neither SSH nor etcd answers there.
+    pub(super) fn is_off(&self) -> bool {
+        self.unreachable.is_some() && self.answers_others == Some(false)
+    }
+}
+
 /// A file system, and what is going to be put there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -210,9 +217,11 @@ impl<'a> Situation<'a> {
     }
 
     /// Whether no server runs where the member in turn is, and those that go down with it. Then nothing more goes down, and what
-    /// was begun should come to its end. One that is taken out of the list counts all the same.
+    /// was begun should come to its end. One that is taken out of the list counts all the same. Where the outage is accepted, a
+    /// machine that is off counts too: the turn itself has switched it off.
     pub(super) fn is_stopped_already(&self) -> bool {
-        let stopped = |name: &str| self.hosts.iter().any(|host| host.name == name && host.is_stopped);
+        let is_down = |host: &HostSeen| host.is_stopped || (self.consent.outage && host.is_off());
+        let stopped = |name: &str| self.hosts.iter().any(|host| host.name == name && is_down(host));
         let mut going = self.target.into_iter().chain(self.along.iter().map(String::as_str));
         self.change.is_none() && self.target.is_some() && going.all(stopped)
     }

@@ -644,6 +644,71 @@ fn what_is_stopped_already_may_be_brought_to_its_end() {
     assert!(holds(&world));
 }
 
+/// The machine of a member is off: neither SSH nor etcd answers.
+fn switch_off(world: &mut World, member: usize) {
+    world.silence(member);
+    let host = &mut world.hosts[member - 1];
+    let name = host.name.clone();
+    *host =
+        HostSeen { name, unreachable: Some("timed out".into()), answers_others: Some(false), ..HostSeen::default() };
+}
+
+#[test]
+fn a_member_of_two_whose_guest_is_off_may_be_brought_to_its_end() {
+    let mut world = World::on_the_way(Gate::Stop, 2, TO, TO);
+    switch_off(&mut world, 1);
+    world.view(2).leader = None;
+    world.view(2).read = Err("no leader".into());
+    let verdict = |world: &World| judge(Profile::Nospace, Gate::Stop, &world.situation());
+    assert!(!verdict(&world).holds(), "nobody has accepted an outage");
+    world.consent.outage = true;
+    assert!(verdict(&world).holds(), "{}", verdict(&world).told());
+    world.hosts[0].answers_others = Some(true);
+    assert!(!verdict(&world).holds(), "it serves");
+}
+
+#[test]
+fn a_turn_that_has_switched_its_machine_off_can_go_on() {
+    let mut world = World::on_the_way(Gate::Before, 3, TO, TO);
+    world.step = None;
+    switch_off(&mut world, 1);
+    let verdict = |world: &World| judge(Profile::Restart, Gate::Before, &world.situation());
+    assert!(verdict(&world).holds(), "{}", verdict(&world).told());
+    world.target = "etcd-2".into();
+    assert!(verdict(&world).told().contains("reachable"), "{}", verdict(&world).told());
+}
+
+#[test]
+fn an_alarm_of_a_member_that_is_gone_has_a_way_out() {
+    let mut world = World::on_the_way(Gate::Before, 3, TO, TO);
+    let alarm = Alarm { member: 0xdead, kind: AlarmKind::Corrupt };
+    world.every_view(|view| view.alarms = vec![alarm.clone()]);
+    world.change = Some(MemberChange::AddLearner);
+    let told = judge(Profile::Replace, Gate::Before, &world.situation()).told();
+    assert!(
+        told.contains("no longer a member") && told.contains("alarm disarm") && !told.contains("replace dead"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_replacement_in_a_full_cluster_comes_to_its_end() {
+    let mut world = World::on_the_way(Gate::Settled, 3, TO, TO);
+    world.alarm(AlarmKind::Nospace);
+    assert!(judge(Profile::Replace, Gate::Settled, &world.situation()).holds());
+    world.alarm(AlarmKind::Corrupt);
+    assert!(!judge(Profile::Replace, Gate::Settled, &world.situation()).holds());
+}
+
+#[test]
+fn two_members_that_are_silent_do_not_refer_to_each_other() {
+    let mut world = World::on_the_way(Gate::Before, 5, TO, TO);
+    world.silence(1);
+    world.silence(2);
+    let told = judge(Profile::Restart, Gate::Before, &world.situation()).told();
+    assert!(told.contains("playbook site.yaml") && !told.contains("member restart"), "{told}");
+}
+
 #[test]
 fn the_only_member_may_be_mended_if_an_outage_is_allowed() {
     let mut world = World::on_the_way(Gate::Before, 1, FROM, TO);
