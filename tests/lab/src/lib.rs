@@ -11,6 +11,7 @@
 //! Everything that runs is in one cgroup and nothing is mounted in the machine's own mount namespace, so that ending the
 //! cgroup takes all of it away. Nothing here may change the machine's libvirt, sshd, bridges or firewall.
 
+mod address;
 mod certificate;
 mod cgroup;
 mod command;
@@ -32,6 +33,7 @@ mod signals;
 pub mod wait;
 pub mod wire;
 
+pub use address::own_address;
 pub use etcd::{ETCD_VERSIONS, Etcd, OLD_ETCD_RELEASES, etcd, etcd_tools};
 pub use faults::{Guest, Session};
 pub use host::{Host, Kind};

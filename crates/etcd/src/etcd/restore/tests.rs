@@ -2,14 +2,14 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use etcd_client::{Client, CompactionOptions, ConnectOptions, PutOptions, Txn, TxnOp, UserAddOptions};
-use etcdrun_lab::{etcd, etcd_tools};
+use etcdrun_lab::{etcd, etcd_tools, own_address};
 use serde_json::Value;
 
 use super::{
@@ -107,31 +107,27 @@ fn root_gets_the_password_that_is_kept_here_however_many_users_there_are() {
     walked(&path);
 }
 
-/// A server without TLS on ports of loopback, which ends with the test.
+/// A server without TLS on loopback, which ends with the test.
 struct Server {
     child: Child,
-    port: u16,
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    client: SocketAddr,
 }
 
 impl Server {
-    fn start(minor: &str, data: &Path, peer: u16, more: &[&str]) -> Self {
-        let port = free_port();
-        let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+    fn start(minor: &str, data: &Path, peer: SocketAddr, more: &[&str]) -> Self {
+        let own = own_address();
+        let (client, peer) = (format!("http://{own}"), format!("http://{peer}"));
         let mut command = Command::new(etcd(minor).unwrap().path);
         command.args(["--data-dir", data.to_str().unwrap(), "--log-level", "error"]);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]).args(more);
         let child = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap();
-        Self { child, port }
+        Self { child, client: own }
     }
 
     fn alone(minor: &str, data: &Path) -> Self {
-        let peer = free_port();
-        Self::start(minor, data, peer, &["--name", "a", "--initial-cluster", &format!("a=http://127.0.0.1:{peer}")])
+        let peer = own_address();
+        Self::start(minor, data, peer, &["--name", "a", "--initial-cluster", &format!("a=http://{peer}")])
     }
 
     /// A client, once it serves.
@@ -139,7 +135,7 @@ impl Server {
         let options = login.map(|(name, password)| ConnectOptions::new().with_user(name, password));
         let begun = Instant::now();
         loop {
-            let client = Client::connect([format!("127.0.0.1:{}", self.port)], options.clone()).await;
+            let client = Client::connect([self.client.to_string()], options.clone()).await;
             if let Ok(mut client) = client
                 && client.get("health", None).await.is_ok()
             {
@@ -310,8 +306,8 @@ async fn servers_start_on_it_restart_and_send_it_to_a_learner() {
     for (from, to) in [("3.4", "3.4"), ("3.4", "3.5"), ("3.5", "3.6"), ("3.6", "3.7"), ("3.7", "3.7")] {
         let folder = tempfile::tempdir().unwrap();
         let (snapshot, (hash, revision)) = snapshot(from, folder.path()).await;
-        let (data, peer) = (folder.path().join("new"), free_port());
-        let cluster = NewCluster::new([("a".to_owned(), format!("http://127.0.0.1:{peer}"))], TOKEN);
+        let (data, peer) = (folder.path().join("new"), own_address());
+        let cluster = NewCluster::new([("a".to_owned(), format!("http://{peer}"))], TOKEN);
         // Root has another password by now.
         make(&snapshot, &data, &cluster, Some(&password_hash("second").unwrap()));
         let login = Some(("root", "second"));
@@ -326,11 +322,11 @@ async fn servers_start_on_it_restart_and_send_it_to_a_learner() {
         }
         let server = Server::start(to, &data, peer, &["--name", "a"]);
         let mut client = server.client(login).await;
-        let other = free_port();
-        let url = format!("http://127.0.0.1:{other}");
+        let other = own_address();
+        let url = format!("http://{other}");
         let options = etcd_client::MemberAddOptions::new().with_is_learner();
         let added = client.member_add([url.as_str()], Some(options)).await.unwrap();
-        let all = format!("a=http://127.0.0.1:{peer},b={url}");
+        let all = format!("a=http://{peer},b={url}");
         let words = ["--name", "b", "--initial-cluster", &all, "--initial-cluster-state", "existing"];
         let _learner = Server::start(to, &folder.path().join("learner"), other, &words);
         let begun = Instant::now();
@@ -358,7 +354,7 @@ async fn a_server_apart_has_what_the_backup_says() {
         let at = usize::try_from(adopted.bump_at.unwrap()).unwrap();
         bytes[at..at + 80].fill(0);
         fs::write(&database, bytes).unwrap();
-        let server = Server::start(minor, &data, free_port(), &["--name", "a", "--force-new-cluster"]);
+        let server = Server::start(minor, &data, own_address(), &["--name", "a", "--force-new-cluster"]);
         let mut client = server.client(Some(("root", "second"))).await;
         assert_eq!(client.hash_kv(revision).await.unwrap().hash(), hash, "{minor}");
         assert_eq!(client.member_list().await.unwrap().members().len(), 1, "{minor}");
