@@ -41,7 +41,7 @@ impl Quorum for EtcdQuorum {
             args: vec![("name", one(member)), ("not_to", list(all))],
         };
         // Where the cluster may stop answering, no other member may be able to lead it. That profile does not ask who leads. With
-        // expired certificates nobody can say how the cluster is, so nothing is asked of it.
+        // expired certificates no member can be asked, so the rules about the cluster are left out.
         const OUTAGE: &str = "{{ 'certificate' if rollout.profile == 'certificate' else 'nospace' }}";
         let profile = if allow_outage { OUTAGE } else { "{{ rollout.profile }}" };
         let gate = Question {
