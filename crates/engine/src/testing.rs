@@ -20,7 +20,7 @@ use crate::{
     source::{Diagnostics, Sources},
     ssh::{Connector, Options},
     state::{Recorder, StateError},
-    task::{Action, BuildContext, Library, Module, ModuleError, ModuleSpec, Question, Quorum},
+    task::{Action, BuildContext, Library, Module, ModuleError, ModuleSpec, Question, Quorum, Word},
 };
 
 static PLAYBOOKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../playbooks");
@@ -57,8 +57,9 @@ impl Quorum for OneUnit {
         Ok(())
     }
 
-    fn before_stop(&self, _: &[&str], _: &[&str], _: bool) -> Vec<Question> {
-        Vec::new()
+    fn before_stop(&self, members: &[&str], all: &[&str], _: bool) -> Vec<Question> {
+        let args = || all.iter().map(|name| ("msg", Word::One((*name).to_owned()))).collect();
+        members.iter().map(|name| Question { module: &MODULES[1], member: (*name).to_owned(), args: args() }).collect()
     }
 }
 

@@ -14,10 +14,15 @@ use crate::{
 /// How deep a tree is drawn; nobody reads further, and a chain of groups has no other end.
 const MAX_DEPTH: usize = 50;
 
+/// Whether a host is among these; all are, where none are named.
+fn is_in(only: Option<&[HostId]>, host: HostId) -> bool {
+    only.is_none_or(|only| only.contains(&host))
+}
+
 /// One line a host: name, address, what it is, zone and groups.
-pub fn list_text(inventory: &Inventory) -> String {
+pub fn list_text(inventory: &Inventory, only: Option<&[HostId]>) -> String {
     let mut rows = vec![["HOST", "ADDRESS", "KIND", "ZONE", "GROUPS"].map(str::to_owned)];
-    rows.extend(inventory.hosts().map(|host| {
+    rows.extend(inventory.hosts().filter(|host| is_in(only, host.id)).map(|host| {
         let groups: Vec<&str> = own_groups(inventory, host);
         let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
         [
@@ -102,16 +107,17 @@ pub fn graph_json(inventory: &Inventory) -> Value {
     Value::Object(inventory.groups().map(group).collect())
 }
 
-/// The JSON that Ansible expects of an inventory program's `--list`.
-pub fn list_json(inventory: &Inventory) -> Value {
-    let hostvars: ValueMap =
-        inventory.hosts().map(|host| (host.name.to_string(), Value::Object(host_vars(host)))).collect();
+/// The JSON that Ansible expects of an inventory program's `--list`. Groups stay, also without hosts.
+pub fn list_json(inventory: &Inventory, only: Option<&[HostId]>) -> Value {
+    let hosts = inventory.hosts().filter(|host| is_in(only, host.id));
+    let hostvars: ValueMap = hosts.map(|host| (host.name.to_string(), Value::Object(host_vars(host)))).collect();
     let mut list = ValueMap::new();
     list.insert("_meta".into(), json!({ "hostvars": hostvars }));
     for group in inventory.groups() {
         let mut entry = ValueMap::new();
-        if !group.hosts.is_empty() {
-            entry.insert("hosts".into(), names(inventory, &group.hosts));
+        let hosts: Vec<HostId> = group.hosts.iter().copied().filter(|host| is_in(only, *host)).collect();
+        if !hosts.is_empty() {
+            entry.insert("hosts".into(), names(inventory, &hosts));
         }
         if !group.children.is_empty() {
             entry.insert("children".into(), json!(group.children));

@@ -157,9 +157,4 @@ impl Inventory {
             _ => None,
         }
     }
-
-    /// Every group a host is in, sorted; without `all`.
-    pub fn group_names_of(&self, id: HostId) -> &[GroupName] {
-        &self.host_by_id(id).group_names
-    }
 }

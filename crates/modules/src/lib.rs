@@ -28,5 +28,5 @@ use etcdrun_inventory as inventory;
 use etcdrun_ssh::{remote, ssh};
 pub use guests::guest_states::{GuestStates, guest_states};
 pub use registry::MODULES;
-pub use support::{cluster::tunnel, words::split as split_words};
+pub use support::{cluster_args::tunnel, words::split as split_words};
 pub use system::facts::Facts;

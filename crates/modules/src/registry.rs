@@ -17,7 +17,7 @@ pub static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::etcd::bootstrap::EtcdBootstrap>(),
     ModuleSpec::of::<super::etcd::canary::EtcdCanary>(),
     ModuleSpec::of::<super::etcd::checkpoint::EtcdCheckpoint>(),
-    ModuleSpec::of::<super::etcd::wait::EtcdCluster>(),
+    ModuleSpec::of::<super::etcd::cluster::EtcdCluster>(),
     ModuleSpec::of::<super::etcd::config::EtcdConfig>(),
     ModuleSpec::of::<super::etcd::defrag::EtcdDefrag>(),
     ModuleSpec::of::<super::etcd::destroy::EtcdDestroy>(),
@@ -81,6 +81,18 @@ mod tests {
     #[test]
     fn modules_are_sorted_and_none_comes_twice() {
         assert!(MODULES.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn the_file_of_a_module_has_its_name() {
+        let rows =
+            include_str!("registry.rs").lines().filter_map(|line| line.trim().strip_prefix("ModuleSpec::of::<super::"));
+        for (module, row) in MODULES.iter().zip(rows) {
+            let mut path = row.split("::");
+            let (folder, file) = (path.next().unwrap(), path.next().unwrap());
+            let names = [file.to_owned(), format!("{folder}_{file}")];
+            assert!(names.contains(&module.name.to_owned()), "{} is in {folder}/{file}.rs", module.name);
+        }
     }
 
     /// The arguments of each task in an example that calls this module.

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
-    args::{KeyArgs, KnownArgs},
+    args::{KeyArgs, KnownArgs, LimitArgs},
     input::Opening,
     site::{Files, Site},
 };
@@ -29,7 +29,7 @@ pub struct InventoryCommand {
 #[derive(Subcommand, Debug)]
 enum View {
     /// List the hosts; with --json, everything in the form that Ansible's `--list` has
-    List,
+    List(LimitArgs),
     /// Show a host with all its variables, and where each variable comes from
     Host {
         /// The host
@@ -41,10 +41,15 @@ enum View {
 
 pub fn run(args: &InventoryCommand, invocation: &Invocation) -> Result<Exit, CliError> {
     let known = KnownArgs { inventory: args.inventory.clone(), keys: args.keys.clone() };
-    let Site { inventory, sources, .. } = Site::load_as_if(Files::new(), Opening::FilesOnly, &known, None, invocation)?;
+    let mut site = Site::load_as_if(Files::new(), Opening::FilesOnly, &known, None, invocation)?;
+    let only = match &args.view {
+        View::List(LimitArgs { limit }) => site.select(limit.as_deref(), invocation)?,
+        View::Host { .. } | View::Graph => None,
+    };
+    let Site { inventory, sources, .. } = site;
     let text = match &args.view {
-        View::List if invocation.json => format!("{:#}\n", render::list_json(&inventory)),
-        View::List => render::list_text(&inventory),
+        View::List(_) if invocation.json => format!("{:#}\n", render::list_json(&inventory, only.as_deref())),
+        View::List(_) => render::list_text(&inventory, only.as_deref()),
         View::Graph if invocation.json => format!("{:#}\n", render::graph_json(&inventory)),
         View::Graph => render::graph_text(&inventory),
         View::Host { name } => {

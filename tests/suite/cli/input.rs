@@ -80,6 +80,19 @@ fn settings_are_found_upwards_and_checked() {
 }
 
 #[test]
+fn a_limit_shows_the_hosts_that_it_means() {
+    let folder = Folder::new();
+    folder.write("inventory.yaml", "hosts: { h1: {}, h2: {}, h3: {} }\ngroups: { odd: { hosts: [h1, h3] } }\n");
+    let listed = |args: &[&str]| folder.run(&[&["inventory", "list", "--limit"], args].concat()).ends(0).stdout;
+    let text = listed(&["odd:!h3"]);
+    assert!(text.contains("h1") && !text.contains("h2") && !text.contains("h3"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&listed(&["h2", "--json"])).unwrap();
+    assert_eq!(json["_meta"]["hostvars"].as_object().unwrap().keys().collect::<Vec<_>>(), ["h2"]);
+    assert_eq!(json["odd"].get("hosts"), None);
+    assert!(folder.run(&["inventory", "list", "--limit", "h4"]).ends(5).stderr.contains("h4"));
+}
+
+#[test]
 fn lint_and_syntax_check_pass_what_is_right() {
     let folder = folder();
     assert_eq!(folder.run(&["lint", "./site.yaml"]).ends(0).stdout, "no problems found in 1 playbook\n");

@@ -148,12 +148,12 @@ fn consistent(inventory: &Inventory) {
         inventory.groups().flat_map(|group| group.members.iter().map(|id| (group.name.as_str(), *id))).collect();
     for host in inventory.hosts() {
         assert_eq!(inventory.host(host.name.as_str()).unwrap().id, host.id);
-        for name in inventory.group_names_of(host.id) {
+        for name in &host.group_names {
             assert!(memberships.contains(&(name.as_str(), host.id)));
         }
     }
-    let _ = inventory::render::list_text(inventory) + &inventory::render::graph_text(inventory);
-    let _ = inventory::render::list_json(inventory);
+    let _ = inventory::render::list_text(inventory, None) + &inventory::render::graph_text(inventory);
+    let _ = inventory::render::list_json(inventory, None);
 }
 
 /// Inputs that once were trouble, or could be.

@@ -31,7 +31,7 @@ clusters:
 
 #[test]
 fn the_list_has_a_line_a_host() {
-    insta::assert_snapshot!(render::list_text(&fleet().inventory));
+    insta::assert_snapshot!(render::list_text(&fleet().inventory, None));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_host_shows_where_its_variables_come_from() {
 
 #[test]
 fn the_json_list_is_what_ansible_reads() {
-    insta::assert_json_snapshot!(render::list_json(&fleet().inventory));
+    insta::assert_json_snapshot!(render::list_json(&fleet().inventory, None));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::support::{Project, tasks};
 use etcdrun::{
-    playbook::{BatchSize, Item, LoadOptions, Play, Playbook},
+    playbook::{BatchSize, Item, LoadOptions, Play, Playbook, TurnsOf},
     source::{Diagnostics, Sources, parse},
 };
 
@@ -61,7 +61,7 @@ fn blocks_pass_their_keywords_on() {
     let play = only(&playbook);
     let Item::Block(block) = &play.sections[0].items[0] else { panic!("not a block") };
     assert_eq!((block.body.len(), block.rescue.len(), block.always.len()), (2, 1, 1));
-    let inner = play.tasks().next().unwrap();
+    let inner = play.tasks(TurnsOf::Hosts)[0];
     let when: Vec<&str> = inner.when.iter().map(|w| &*w.value).collect();
     assert_eq!(when, ["a", "c is defined", "b"]);
     assert_eq!(inner.tags.iter().map(|t| &**t).collect::<Vec<_>>(), ["play", "x", "y", "task"]);
@@ -70,7 +70,7 @@ fn blocks_pass_their_keywords_on() {
     assert!(inner.ignore_errors);
     let vars: Vec<&str> = inner.vars.iter().flat_map(|v| v.keys()).map(|k| &**k).collect();
     assert_eq!(vars, ["x", "y"]);
-    assert_eq!(play.tasks().nth(1).unwrap().r#become.wanted, Some(false));
+    assert_eq!(play.tasks(TurnsOf::Hosts)[1].r#become.wanted, Some(false));
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn roles_bring_dependencies_handlers_and_variables() {
         tasks(play),
         ["common/Common", "base/Base", "web/Install", "web/Install#2", "common/Common#2", "command ls"]
     );
-    let install = play.tasks().nth(2).unwrap();
+    let install = play.tasks(TurnsOf::Hosts)[2];
     let role = install.role.as_ref().unwrap();
     assert_eq!(role.defaults.keys().map(|k| &**k).collect::<Vec<_>>(), ["port", "user"]);
     assert_eq!(role.params.keys().map(|k| &**k).collect::<Vec<_>>(), ["port"]);
     assert_eq!(install.vars[0].keys().next().map(|k| &**k), Some("z"));
     assert_eq!((&*install.when[0].value, &*install.tags[0]), ("go", "w"));
-    let base = play.tasks().nth(1).unwrap().role.as_ref().unwrap();
+    let base = play.tasks(TurnsOf::Hosts)[1].role.as_ref().unwrap();
     assert_eq!(base.chain().map(|r| &*r.name).collect::<Vec<_>>(), ["web", "base"]);
     assert_eq!(play.handlers_for("reload").count(), 1);
     assert_eq!(play.handlers_for("web : Restart web").count(), 1);
@@ -134,7 +134,7 @@ fn imported_playbooks_stand_in_place() {
     assert_eq!(playbook.plays.iter().map(|p| p.hosts.value.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     let play = &playbook.plays[0];
     assert_eq!(play.vars.values().map(|v| v.to_value()).collect::<Vec<_>>(), [2, 1]);
-    let task = play.tasks().next().unwrap();
+    let task = play.tasks(TurnsOf::Hosts)[0];
     assert_eq!((&*task.when[0].value, &*task.tags[0]), ("go", "t"));
 }
 
@@ -162,7 +162,8 @@ fn on_a_member_the_cluster_goes_without_saying() {
 "#,
     )]);
     let playbook = project.load();
-    let clusters: Vec<_> = only(&playbook).tasks().map(|task| task.args.to_value()["cluster"].clone()).collect();
+    let clusters: Vec<_> =
+        only(&playbook).tasks(TurnsOf::Hosts).into_iter().map(|task| task.args.to_value()["cluster"].clone()).collect();
     let own = json!({
         "name": "{{ cluster.name }}",
         "members": "{{ cluster.members }}",
@@ -204,5 +205,5 @@ fn extra_variables_are_known_while_loading() {
     let playbook = playbook.unwrap_or_else(|| panic!("{problems}"));
     let play = only(&playbook);
     assert_eq!((play.hosts.value.as_str(), play.serial.as_slice()), ("web:db", &[BatchSize::Count(2)][..]));
-    assert!(play.tasks().next().unwrap().ignore_errors);
+    assert!(play.tasks(TurnsOf::Hosts)[0].ignore_errors);
 }

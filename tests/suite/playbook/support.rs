@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use etcdrun::{
     LIBRARY,
-    playbook::{LoadOptions, Play, Playbook, find, load},
+    playbook::{LoadOptions, Play, Playbook, TurnsOf, find, load},
     source::{Diagnostics, Severity, Sources},
 };
 use tempfile::TempDir;
@@ -90,5 +90,5 @@ pub fn plain(diagnostics: &Diagnostics, sources: &Sources) -> String {
 }
 
 pub fn tasks(play: &Play) -> Vec<String> {
-    play.tasks().map(|task| task.path.to_string()).collect()
+    play.tasks(TurnsOf::Hosts).into_iter().map(|task| task.path.to_string()).collect()
 }

@@ -107,6 +107,8 @@ fn old_runs_go_and_unfinished_ones_stay() {
     for _ in 0..3 {
         bench.run().ends(0);
     }
+    let told = bench.folder.run(&["runs", "prune", "--keep", "1", "--check"]).ends(0).stdout;
+    assert!(told.ends_with("2 would be deleted\n") && bench.runs().len() == 4, "{told}");
     bench.folder.run(&["runs", "prune", "--keep", "1"]).ends(0);
     let states: Vec<_> = bench.runs().iter().map(|run| run["state"].as_str().unwrap().to_owned()).collect();
     assert_eq!(states, ["done", "crashed"]);

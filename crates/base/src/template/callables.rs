@@ -77,25 +77,13 @@ pub(super) fn near(kind: CallKind, name: &str) -> Option<String> {
     did_you_mean(name, known(kind).iter().copied())
 }
 
-fn known(kind: CallKind) -> &'static [&'static str] {
+pub(super) fn known(kind: CallKind) -> &'static [&'static str] {
     match kind {
         CallKind::Filter => FILTERS,
         CallKind::Test => TESTS,
         CallKind::Function => FUNCTIONS,
         CallKind::Method => METHODS,
     }
-}
-
-pub fn known_filters() -> &'static [&'static str] {
-    FILTERS
-}
-
-pub fn known_tests() -> &'static [&'static str] {
-    TESTS
-}
-
-pub fn known_functions() -> &'static [&'static str] {
-    FUNCTIONS
 }
 
 /// Names that every template sees.

@@ -27,7 +27,7 @@ mod view;
 pub use analysis::{
     Analysis, NameUse, SyntaxError, guards_in_expression, is_in_braces, names_in_expression, names_in_template,
 };
-pub use callables::{CallKind, CallUse, UnknownCall, known_filters, known_functions, known_tests, unknown_callables};
+pub use callables::{CallKind, CallUse, UnknownCall, unknown_callables};
 pub use engine::Engine;
 pub use error::place_in;
 pub use file::{FileName, names_in_file};

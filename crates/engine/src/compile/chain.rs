@@ -24,7 +24,7 @@ use crate::{
         TaskInfo,
     },
     inventory::{HostId, HostKind, Inventory},
-    playbook::{Block, Item, On, OncePer, Play, Playbook, Strategy, Task},
+    playbook::{Block, Item, On, OncePer, Play, Playbook, Strategy, Task, TurnsOf},
     source::{Diagnostic, Diagnostics, Vars, did_you_mean},
 };
 
@@ -67,6 +67,7 @@ pub(super) struct Builder {
 pub(super) struct Batch<'p> {
     pub inventory: &'p Inventory,
     pub play: &'p Play,
+    pub turns: TurnsOf,
     pub index: PlayIndex,
     pub number: u32,
     pub lanes: Vec<Lane>,
@@ -85,9 +86,16 @@ pub(super) struct Batch<'p> {
 }
 
 impl<'p> Batch<'p> {
-    fn new(inventory: &'p Inventory, play: &'p Play, index: PlayIndex, number: u32, lanes: Vec<Lane>) -> Self {
+    fn new(
+        inventory: &'p Inventory,
+        play: &'p Play,
+        turns: TurnsOf,
+        index: PlayIndex,
+        number: u32,
+        lanes: Vec<Lane>,
+    ) -> Self {
         let (pending, rescues, always, variant, round, forced) = Default::default();
-        Self { inventory, play, index, number, lanes, pending, rescues, always, variant, round, forced }
+        Self { inventory, play, turns, index, number, lanes, pending, rescues, always, variant, round, forced }
     }
 }
 
@@ -124,13 +132,25 @@ impl Builder {
     /// `--start-at-task` with a name that no task has would quietly do nothing.
     pub(super) fn missing_start(&self, playbook: &Playbook) -> Option<Diagnostic> {
         let wanted = self.selection.start_at.as_ref().filter(|_| !self.started)?;
-        let names: Vec<_> = playbook.plays.iter().flat_map(Play::tasks).map(|task| task.name.as_str()).collect();
+        let names: Vec<_> = playbook
+            .plays
+            .iter()
+            .flat_map(|play| play.tasks(TurnsOf::default()))
+            .map(|task| task.name.as_str())
+            .collect();
         let near = did_you_mean(wanted, names);
         Some(Diagnostic::error(None, format!("no task is called `{wanted}`, to start at")).maybe_help(near))
     }
 
     /// Adds a play. `facts` is the task that gathers them, if a template of the play reads any.
-    pub(super) fn play(&mut self, inventory: &Inventory, play: &Play, hosts: Vec<HostId>, facts: Option<&Arc<Task>>) {
+    pub(super) fn play(
+        &mut self,
+        inventory: &Inventory,
+        play: &Play,
+        turns: TurnsOf,
+        hosts: Vec<HostId>,
+        facts: Option<&Arc<Task>>,
+    ) {
         let index = PlayIndex(u32::try_from(self.graph.plays.len()).unwrap_or(u32::MAX));
         let batches = match &play.rollout {
             Some(_) => groups(inventory, &hosts),
@@ -142,7 +162,7 @@ impl Builder {
         for (number, hosts) in batches.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let lanes = hosts.iter().map(|host| self.lane(*host, before)).collect();
-            let mut batch = Batch::new(inventory, play, index, number, lanes);
+            let mut batch = Batch::new(inventory, play, turns, index, number, lanes);
             if let Some(task) = facts {
                 self.gather_facts(&mut batch, task);
             }
@@ -158,7 +178,7 @@ impl Builder {
             }
         }
         if play.rollout.is_some() {
-            before = self.batch_end(&Batch::new(inventory, play, index, 0, rolled));
+            before = self.batch_end(&Batch::new(inventory, play, turns, index, 0, rolled));
         }
         self.previous_end = Some(before);
         let name: Arc<str> = play.name.as_str().into();

@@ -1,14 +1,16 @@
 //! Files of the operator that tasks name: they must be there before anything runs.
 
+use std::sync::Arc;
+
 use crate::{
-    playbook::{Place, Play, Task},
+    playbook::{Place, Task},
     source::{Diagnostic, Diagnostics, Map, Node, Sources, is_sealed},
     task::OperatorFile,
 };
 
 /// Reports files that are named outright and cannot be found, or cannot be opened.
-pub(super) fn check(play: &Play, included: &dyn Fn(&Task) -> bool, sources: &Sources, diagnostics: &mut Diagnostics) {
-    for task in play.tasks().filter(|task| included(task)).chain(&play.handlers) {
+pub(super) fn check<'p>(tasks: impl Iterator<Item = &'p Arc<Task>>, sources: &Sources, diagnostics: &mut Diagnostics) {
+    for task in tasks {
         let kind = task.module.traits.file;
         let places = match kind {
             OperatorFile::Template => task.template_places(),

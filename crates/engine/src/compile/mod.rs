@@ -65,15 +65,17 @@ pub fn compile(
             continue;
         }
         order(inventory, &mut hosts, play.order);
-        rollout::choose(inventory, play, &hosts);
-        targets::check(inventory, play, &hosts, diagnostics);
-        rollout::check(inventory, play, &hosts, diagnostics);
+        let turns = rollout::turns_of(inventory, play, &hosts);
+        let tasks = play.tasks(turns);
+        targets::check(inventory, tasks.iter().copied().chain(&play.handlers), &hosts, diagnostics);
+        rollout::check(inventory, play, turns, &hosts, diagnostics);
         let included = |task: &Task| options.selection.wants(task);
-        files::check(play, &included, sources, diagnostics);
-        ready::check(inventory, play, &hosts, &included, &options.extra_vars, diagnostics);
-        let reads_facts = names.play(play, &hosts, &included, sources, diagnostics);
+        let taking_part = || tasks.iter().copied().filter(|task| included(task));
+        files::check(taking_part().chain(&play.handlers), sources, diagnostics);
+        ready::check(inventory, taking_part(), &hosts, &options.extra_vars, diagnostics);
+        let reads_facts = names.play(play, &tasks, &hosts, &included, sources, diagnostics);
         let facts = if reads_facts { facts_task(&playbook.library, play) } else { None };
-        builder.play(inventory, play, hosts, facts.as_ref());
+        builder.play(inventory, play, turns, hosts, facts.as_ref());
     }
     if let Some(problem) = builder.missing_start(playbook) {
         diagnostics.push(problem);

@@ -91,6 +91,7 @@ impl<'c> Checker<'c> {
     pub(super) fn play(
         &mut self,
         play: &'c Play,
+        tasks: &[&'c Arc<Task>],
         hosts: &[HostId],
         included: &dyn Fn(&Task) -> bool,
         sources: &mut Sources,
@@ -98,7 +99,7 @@ impl<'c> Checker<'c> {
     ) -> bool {
         let counts = self.count_names(hosts);
         let mut scene = Scene { play, hosts: hosts.into(), counts, values: HashMap::new(), reads_facts: false };
-        for task in play.tasks() {
+        for task in tasks {
             let takes_part = included(task);
             if takes_part {
                 self.task(&mut scene, task, sources, diagnostics);

@@ -1,26 +1,24 @@
 //! What modules need of the inventory: reported when a playbook is loaded, and not by a task that fails half-way.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     inventory::{HostId, Inventory},
-    playbook::{Play, Task},
+    playbook::Task,
     source::{Diagnostic, Diagnostics, Vars},
     task::{Library, ModuleSpec},
 };
 
 /// What is missing for what the play does to these hosts.
-pub(super) fn check(
+pub(super) fn check<'p>(
     inventory: &Inventory,
-    play: &Play,
+    tasks: impl Iterator<Item = &'p Arc<Task>>,
     hosts: &[HostId],
-    included: &dyn Fn(&Task) -> bool,
     extra_vars: &Vars,
     diagnostics: &mut Diagnostics,
 ) {
     let mut seen = HashSet::new();
-    let modules = play.tasks().filter(|task| included(task)).map(|task| task.module);
-    let modules = modules.filter(|module| seen.insert(module.name));
+    let modules = tasks.map(|task| task.module).filter(|module| seen.insert(module.name));
     let missing_for = |module: &'static ModuleSpec| {
         let hosts = hosts.iter().map(|host| inventory.host_by_id(*host));
         hosts.filter_map(move |host| module.missing(inventory, host, extra_vars))

@@ -16,7 +16,7 @@ use crate::{
     graph::{EdgeKind, NodeIndex, NodeKind, Reason, RolloutGroup, RolloutStep, Turn, Undo},
     inventory::{Cluster, HostId, HostKind, Inventory},
     model::Version,
-    playbook::{Item, OnTurnFailure, Play, Rollout, Strategy, Task, in_step},
+    playbook::{Item, OnTurnFailure, Play, Rollout, Strategy, Task, TurnsOf, in_step},
     source::{Diagnostic, Diagnostics, Node, Vars},
 };
 
@@ -48,16 +48,22 @@ fn cluster_of(inventory: &Inventory, host: HostId) -> Option<&Cluster> {
 }
 
 /// Whether only hypervisors take turns: then those of all clusters on them are taken.
-pub(super) fn choose(inventory: &Inventory, play: &Play, hosts: &[HostId]) {
-    let Some(rollout) = &play.rollout else { return };
+pub(super) fn turns_of(inventory: &Inventory, play: &Play, hosts: &[HostId]) -> TurnsOf {
+    let knows_them = play.rollout.as_ref().is_some_and(|rollout| rollout.settings.strategy == Strategy::Etcd);
     let is_hypervisor = |host: &HostId| inventory.host_by_id(*host).kind == HostKind::Hypervisor;
-    rollout.for_hypervisors(rollout.settings.strategy == Strategy::Etcd && hosts.iter().all(is_hypervisor));
+    if knows_them && hosts.iter().all(is_hypervisor) { TurnsOf::Hypervisors } else { TurnsOf::Hosts }
 }
 
 /// What can be said of a rollout before it is built.
-pub(super) fn check(inventory: &Inventory, play: &Play, hosts: &[HostId], diagnostics: &mut Diagnostics) {
+pub(super) fn check(
+    inventory: &Inventory,
+    play: &Play,
+    turns: TurnsOf,
+    hosts: &[HostId],
+    diagnostics: &mut Diagnostics,
+) {
     let Some(rollout) = &play.rollout else { return };
-    if rollout.is_for_hypervisors() {
+    if turns == TurnsOf::Hypervisors {
         if rollout.settings.upgrade || rollout.settings.downgrade {
             let message = "hypervisors have no version of etcd to go to";
             let help = "name clusters or members under `hosts`";
@@ -72,7 +78,7 @@ pub(super) fn check(inventory: &Inventory, play: &Play, hosts: &[HostId], diagno
             diagnostics.push(Diagnostic::error(rollout.span, message).help(help));
         }
     }
-    for need in play.tasks().flat_map(|task| &task.needs) {
+    for need in play.tasks(turns).into_iter().flat_map(|task| &task.needs) {
         let help = "who goes first is decided while it runs; put the task into a play of its own";
         diagnostics.push(Diagnostic::error(need.task.span, "`needs` cannot stand in a rollout").help(help));
     }
@@ -137,14 +143,14 @@ impl Builder {
         };
         self.gather(batch, NodeKind::RolloutStart(group));
         let starts = self.block_starts(batch);
-        self.gates(batch, &rollout.parts().begin);
+        self.gates(batch, &rollout.parts(batch.turns).begin);
         for version in versions {
             self.step(batch, rollout, group, version);
         }
         let body = batch.lanes.iter().map(|lane| lane.tips.iter().map(|(node, _)| *node).collect()).collect();
         let none = vec![Vec::new(); starts.len()];
         batch.forced = true;
-        let always = self.always_part(batch, &rollout.parts().end, &starts, &[&body]);
+        let always = self.always_part(batch, &rollout.parts(batch.turns).end, &starts, &[&body]);
         batch.forced = false;
         self.block_ends(batch, starts, body, vec![None; none.len()], none, always);
         let last = self.graph.add(virtual_node(NodeKind::RolloutEnd(group), batch.index, batch.number));
@@ -182,7 +188,7 @@ impl Builder {
         batch.variant = Some(self.step_variant(rollout, version, false));
         let gate = self.gather(batch, NodeKind::Hop(number));
         let outer: Vec<_> = batch.lanes.iter_mut().map(|lane| lane.branch.replace(gate)).collect();
-        self.gates(batch, &rollout.parts().hop);
+        self.gates(batch, &rollout.parts(batch.turns).hop);
         self.gather(batch, NodeKind::Join);
         let opened = batch.lanes.clone();
         self.choices(batch, rollout, number);
@@ -192,7 +198,7 @@ impl Builder {
             batch.lanes[position].tips.push((end, EdgeKind::Success));
         }
         self.gather(batch, NodeKind::Join);
-        self.gates(batch, &rollout.parts().settle);
+        self.gates(batch, &rollout.parts(batch.turns).settle);
         self.gather(batch, NodeKind::Join);
         for (lane, branch) in batch.lanes.iter_mut().zip(outer) {
             lane.branch = branch;
@@ -205,7 +211,7 @@ impl Builder {
     fn at_once(&self, batch: &Batch<'_>, rollout: &Rollout) -> usize {
         let settings = &rollout.settings;
         let cluster = batch.lanes.first().and_then(|lane| cluster_of(batch.inventory, lane.host));
-        if rollout.is_for_hypervisors() && !settings.allow_outage {
+        if batch.turns == TurnsOf::Hypervisors && !settings.allow_outage {
             return 1;
         }
         match cluster.filter(|_| settings.strategy == Strategy::Etcd && !settings.allow_outage) {
@@ -219,7 +225,7 @@ impl Builder {
         for round in 0..batch.lanes.len() {
             self.gather(batch, NodeKind::Free(step));
             batch.round = u16::try_from(round).unwrap_or(u16::MAX);
-            self.gates(batch, &rollout.parts().next);
+            self.gates(batch, &rollout.parts(batch.turns).next);
             self.gather(batch, NodeKind::Grant(step));
         }
         batch.round = 0;
@@ -230,13 +236,13 @@ impl Builder {
         let Some(host) = batch.lanes.first().map(|lane| lane.host) else { return NodeIndex::end() };
         let start = self.gather(&mut batch, NodeKind::TurnStart(step));
         self.graph.dag[start].host = Some(host);
-        let first = self.graph.len();
-        let before = self.noted(|builder| builder.gates(&mut batch, &rollout.parts().before));
+        let (first, turns) = (self.graph.len(), batch.turns);
+        let before = self.noted(|builder| builder.gates(&mut batch, &rollout.parts(turns).before));
         let rolls_back = rollout.settings.on_failure == OnTurnFailure::Rollback;
         let starts = if rolls_back { self.block_starts(&mut batch) } else { Vec::new() };
         batch.rescues += usize::from(rolls_back);
         self.sections(&mut batch);
-        let after = self.noted(|builder| builder.gates(&mut batch, &rollout.parts().after));
+        let after = self.noted(|builder| builder.gates(&mut batch, &rollout.parts(turns).after));
         batch.rescues -= usize::from(rolls_back);
         let undo = rolls_back.then(|| self.undo(&mut batch, rollout, starts, version));
         let nodes = first..self.graph.len();
@@ -265,9 +271,9 @@ impl Builder {
         let forwards = batch.variant.replace(self.step_variant(rollout, version, true));
         let mut undo = Undo { gates: 0..0, word: None };
         let (gates, rescue) = self.rescue_with(batch, &starts, &body, |builder, batch| {
-            undo.gates = builder.noted(|builder| builder.gates(batch, &rollout.parts().back));
+            undo.gates = builder.noted(|builder| builder.gates(batch, &rollout.parts(batch.turns).back));
             builder.sections(batch);
-            let mut said = builder.noted(|builder| builder.gates(batch, &rollout.parts().undo));
+            let mut said = builder.noted(|builder| builder.gates(batch, &rollout.parts(batch.turns).undo));
             undo.word = said.rfind(|index| !builder.graph.node(NodeIndex::new(*index)).kind.is_virtual());
         });
         batch.variant = forwards;

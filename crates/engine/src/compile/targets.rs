@@ -1,8 +1,10 @@
 //! Where tasks run, as far as the playbook and the inventory say: it must exist.
 
+use std::sync::Arc;
+
 use crate::{
     inventory::{HostId, HostKind, Inventory},
-    playbook::{On, OncePer, Play, Task},
+    playbook::{On, OncePer, Task},
     source::{Diagnostic, Diagnostics, Node, did_you_mean},
 };
 
@@ -10,8 +12,13 @@ use crate::{
 pub(crate) const OPERATOR_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Reports tasks that could never find their target on one of the hosts.
-pub(super) fn check(inventory: &Inventory, play: &Play, hosts: &[HostId], diagnostics: &mut Diagnostics) {
-    for task in play.tasks().chain(&play.handlers) {
+pub(super) fn check<'p>(
+    inventory: &Inventory,
+    tasks: impl Iterator<Item = &'p Arc<Task>>,
+    hosts: &[HostId],
+    diagnostics: &mut Diagnostics,
+) {
+    for task in tasks {
         delegate(inventory, task, diagnostics);
         hypervisor(inventory, task, hosts, diagnostics);
     }

@@ -13,10 +13,6 @@ impl Interrupt {
         self.0.cancel();
     }
 
-    pub fn is_set(&self) -> bool {
-        self.0.is_cancelled()
-    }
-
     /// For those who wait for something else meanwhile.
     pub(super) fn token(&self) -> CancellationToken {
         (*self.0).clone()

@@ -7,7 +7,8 @@
 //! schedule    what may run (`scheduler`), what becomes of nodes whose predecessors have ended (`settle`), which nodes could
 //!    │        share an exec (`fusion`), whose turn it is (`turns`)
 //!    └─ perform    `segment` runs nodes of one target, one or many: `prepare` tells how many fit; `node` is one of them
-//!         ├─ policy     what has to be so around a step: `once`, `locks`, `guard` with `spare`, `foresight`
+//!         ├─ policy     what has to be so around a step: `once`, `locks`, `guard`, `foresight`; `question` asks what
+//!         │             `guard` wants to know
 //!         └─ fleet      the way to hosts
 //! ```
 

@@ -9,6 +9,7 @@ use super::{
     context::Context,
     keywords::Holder,
     loader::Loader,
+    rollout::TurnsOf,
     secrets::{self, secrets_in_environment},
     types::{Item, Play, Task},
 };
@@ -42,7 +43,7 @@ impl Loader<'_> {
 
     /// Every `notify` must reach a handler, every `needs` a task.
     pub(super) fn check_references(&mut self, play: &Play) {
-        let tasks: Vec<&Arc<Task>> = play.tasks().collect();
+        let tasks = play.tasks(TurnsOf::default());
         let answering: HashSet<&str> = play.handlers.iter().flat_map(|handler| handler.answers_to()).collect();
         let mut named: HashMap<&str, usize> = HashMap::new();
         for task in &tasks {

@@ -29,7 +29,7 @@ pub use find::{PlaybookSource, embedded_name, find, hidden, is_embedded_name};
 pub use loader::LoadOptions;
 pub use meta::meta_schema;
 pub use place::{Embedded, EmbeddedTree, Place};
-pub use rollout::{OnTurnFailure, Rollout, RolloutSettings, Strategy, StrategyAnswer, in_step};
+pub use rollout::{OnTurnFailure, Rollout, RolloutSettings, Strategy, StrategyAnswer, TurnsOf, in_step};
 pub use schema::schema;
 pub use secrets::{Lookup, secrets_in_environment};
 pub use types::*;

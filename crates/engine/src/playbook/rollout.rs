@@ -18,7 +18,7 @@
 //!
 //! Hypervisors have files of their own, `hypervisor_begin` and so on.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -158,8 +158,15 @@ pub struct Rollout {
     usual: Parts,
     /// Those for hypervisors, where the strategy has such.
     of_hypervisors: Parts,
-    /// Whether the hosts that take turns are hypervisors, once that is known.
-    hypervisors: OnceLock<bool>,
+}
+
+/// Which hosts take turns. Hypervisors do only where no other hosts do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TurnsOf {
+    /// Members, or any hosts.
+    #[default]
+    Hosts,
+    Hypervisors,
 }
 
 /// A list that a strategy registers and the scheduler reads. Checked when the role is loaded.
@@ -210,19 +217,12 @@ impl Parts {
 }
 
 impl Rollout {
-    /// Says whose turns these are; members or any hosts otherwise.
-    pub fn for_hypervisors(&self, hypervisors: bool) {
-        // The first word on it holds.
-        let _ = self.hypervisors.set(hypervisors);
-    }
-
-    pub fn is_for_hypervisors(&self) -> bool {
-        self.hypervisors.get().copied().unwrap_or_default()
-    }
-
-    /// What the strategy puts around the turns of these hosts.
-    pub fn parts(&self) -> &Parts {
-        if self.is_for_hypervisors() { &self.of_hypervisors } else { &self.usual }
+    /// What the strategy puts around these turns.
+    pub fn parts(&self, turns: TurnsOf) -> &Parts {
+        match turns {
+            TurnsOf::Hosts => &self.usual,
+            TurnsOf::Hypervisors => &self.of_hypervisors,
+        }
     }
 
     /// What templates know as `rollout`; `more` is about one step of it.
@@ -261,7 +261,7 @@ impl Loader<'_> {
         let usual = self.rollout_parts(settings.strategy, "", span, &context);
         let of_hypervisors = self.rollout_parts(settings.strategy, "hypervisor_", span, &context);
         self.check_strategy(&settings, &usual, span);
-        Some(Rollout { usual, of_hypervisors, hypervisors: OnceLock::new(), span, settings })
+        Some(Rollout { usual, of_hypervisors, span, settings })
     }
 
     /// Single keys may be left to whoever runs the playbook, too.

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use super::{place::Place, rollout::Rollout};
+use super::{
+    place::Place,
+    rollout::{Rollout, TurnsOf},
+};
 use crate::{
     model::{Effects, Span, Spanned},
     source::{Node, Vars},
@@ -49,9 +52,9 @@ pub struct Play {
 
 impl Play {
     /// All tasks of all sections, in order, those inside blocks as well, and those of a rollout around them.
-    pub fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
+    pub fn tasks(&self, turns: TurnsOf) -> Vec<&Arc<Task>> {
         let mut tasks = Vec::new();
-        let (before, after) = match self.rollout.as_ref().map(|rollout| rollout.parts().in_order()) {
+        let (before, after) = match self.rollout.as_ref().map(|rollout| rollout.parts(turns).in_order()) {
             Some([begin, hop, next, before, after, back, undo, settle, end]) => {
                 (vec![begin, hop, next, before], vec![after, back, undo, settle, end])
             }
@@ -59,7 +62,7 @@ impl Play {
         };
         let own = self.sections.iter().map(|section| section.items.as_slice());
         before.into_iter().chain(own).chain(after).for_each(|items| collect_tasks(items, &mut tasks));
-        tasks.into_iter()
+        tasks
     }
 
     /// The handlers a name notifies: the last one called so (also as `role : name`), and all that listen to it.
@@ -70,12 +73,6 @@ impl Play {
         };
         let found: Vec<_> = self.handlers.iter().enumerate().filter(notified).map(|(_, handler)| handler).collect();
         found.into_iter()
-    }
-
-    /// The tasks that `needs: NAME` means: the one with that path, or all with that name.
-    pub fn tasks_for(&self, name: &str) -> Vec<&Arc<Task>> {
-        let exact: Vec<_> = self.tasks().filter(|task| &*task.path == name && task.name != name).collect();
-        if exact.is_empty() { self.tasks().filter(|task| task.name == name).collect() } else { exact }
     }
 }
 

@@ -156,16 +156,21 @@ impl StateFolder {
     /// Removes the oldest finished runs beyond `keep`, and the texts that no run needs any more. Runs that
     /// could be resumed go only if `unfinished`; a run that is going on never does.
     pub fn prune(&self, keep: usize, unfinished: bool) -> Result<Vec<RunId>, StateError> {
-        let may_go = |state| state == RunState::Done || (unfinished && state != RunState::Running);
-        // A journal that cannot be read is not ours to judge.
-        let finished = |id: &RunId| self.open(id).is_ok_and(|run| may_go(run.state));
-        let ids: Vec<_> = self.ids().into_iter().filter(finished).collect();
-        let old = &ids[..ids.len().saturating_sub(keep)];
+        let old = self.prunable(keep, unfinished);
         old.iter().try_for_each(|id| self.remove(id))?;
         if !old.is_empty() {
             self.remove_unused_objects()?;
         }
-        Ok(old.to_vec())
+        Ok(old)
+    }
+
+    /// What `prune` would remove.
+    pub fn prunable(&self, keep: usize, unfinished: bool) -> Vec<RunId> {
+        let may_go = |state| state == RunState::Done || (unfinished && state != RunState::Running);
+        // A journal that cannot be read is not ours to judge.
+        let finished = |id: &RunId| self.open(id).is_ok_and(|run| may_go(run.state));
+        let ids: Vec<_> = self.ids().into_iter().filter(finished).collect();
+        ids[..ids.len().saturating_sub(keep)].to_vec()
     }
 
     /// Removes all of a run but the texts that it was loaded from.

@@ -15,7 +15,10 @@ use super::{
     advisories::Concern,
     clients,
     observe::{Observation, Series},
-    rules::{Consent, FLOOR_3_6, RECOMMENDED_3_5, Step, auth_refusal, for_cluster, is_off, step_refusal},
+    rules::{
+        CLIENT_COMPAT, Consent, FLOOR_3_6, RECOMMENDED_3_5, RELEASE_KNOWN, Step, auth_refusal, for_cluster, is_off,
+        step_refusal,
+    },
 };
 use crate::{inventory::sections::EtcdClient, model::Version};
 
@@ -77,11 +80,6 @@ impl Hop {
     pub fn step(&self) -> Step {
         Step { from: self.from, to: self.to }
     }
-
-    /// Whether the cluster's version changes with it, and has to be awaited.
-    pub fn changes_series(&self) -> bool {
-        self.kind != HopKind::Patch
-    }
 }
 
 /// The hops from what was observed to the target.
@@ -141,12 +139,12 @@ pub fn hops(start: Start<'_>, target: Version, catalogue: &[Version]) -> Result<
 
 /// The clients that the inventory names must be able to work with every version on the way.
 fn work_for_clients(hops: &[Hop], known: &[EtcdClient]) -> Result<(), PathError> {
-    if is_off("client-compat") {
+    if is_off(CLIENT_COMPAT.id) {
         return Ok(());
     }
     let refused = hops.iter().flat_map(|hop| known.iter().map(move |client| clients::refusal(client, hop.step())));
     match refused.flatten().next() {
-        Some((message, way_out)) => Err(error("client-compat", message, way_out)),
+        Some((message, way_out)) => Err(error(CLIENT_COMPAT.id, message, way_out)),
         None => Ok(()),
     }
 }
@@ -297,7 +295,7 @@ fn best(
         None => format!("`etcd_releases` has no {major}.{minor}"),
     };
     Err(error(
-        "release-known",
+        RELEASE_KNOWN.id,
         format!("the path from {from} to {target} needs a {major}.{minor}, and {has}"),
         format!("add {wanted} or a later {major}.{minor} to `etcd_releases`, with its `sha256`"),
     ))
@@ -305,7 +303,7 @@ fn best(
 
 fn unlisted(version: Version) -> PathError {
     error(
-        "release-known",
+        RELEASE_KNOWN.id,
         format!("etcd {version} is not in `etcd_releases`"),
         format!("add {version} to the inventory, with a `file` or a `url` and its `sha256`"),
     )

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::model::{ByteSize, Effects, Outcome, Seconds, Value};
 use etcdrun_etcd::etcd::{

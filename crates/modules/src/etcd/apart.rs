@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     ActionContext, ActionError,
-    cluster::{Cluster, Member, tunnel},
+    cluster_args::{Cluster, Member, tunnel},
 };
 use crate::{model::Outcome, remote::Payload};
 use etcdrun_etcd::{

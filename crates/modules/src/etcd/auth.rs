@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::{
     inventory::sections::AuthMethod,

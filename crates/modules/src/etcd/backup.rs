@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     snapshot::order,
     unwritten::PROCESS,
 };

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::catalogue::without_release;
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{CLUSTER_MEMBERS, Cluster, ClusterArgs, Member},
+    cluster_args::{CLUSTER_MEMBERS, Cluster, ClusterArgs, Member},
 };
 use crate::{
     inventory::sections::EtcdSection,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::model::{Effects, Outcome, Seconds};
 use etcdrun_etcd::etcd::{Canary, Sight};

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader},
 };
 use crate::{
     model::{Disruption, Effects, Outcome, Seconds, Value},

@@ -1,6 +1,6 @@
 //! Whether members that the inventory does not have could be the cluster by themselves.
 
-use super::cluster::Cluster;
+use super::cluster_args::Cluster;
 use etcdrun_etcd::etcd::{
     ClusterRecord,
     observe::{Listed, Observation},
@@ -36,7 +36,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::support::cluster::ClusterArgs;
+    use crate::support::cluster_args::ClusterArgs;
     use etcdrun_etcd::etcd::{Phase, observe::Seen};
 
     fn cluster(names: &[&str]) -> Cluster {

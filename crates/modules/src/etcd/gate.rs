@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     hosts::{Questions, Server, see_hosts, ways},
     local,
     service::{Down, down},

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
-use super::{ActionContext, cluster::Member};
+use super::{ActionContext, cluster_args::Member};
 use crate::{
     model::{Outcome, Value},
     remote::{Payload, Session},

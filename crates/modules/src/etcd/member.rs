@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
+    cluster_args::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::model::{Disruption, Effects, Outcome, Seconds};
 use etcdrun_etcd::etcd::{

@@ -9,6 +9,7 @@ pub(super) mod bootstrap;
 pub(super) mod canary;
 mod catalogue;
 pub(super) mod checkpoint;
+pub(super) mod cluster;
 pub(super) mod config;
 pub(super) mod defrag;
 pub(super) mod destroy;
@@ -35,12 +36,11 @@ pub(super) mod service;
 pub(super) mod snapshot;
 pub(super) mod unwritten;
 pub(super) mod v2_content;
-pub(super) mod wait;
 
 // For the files of this folder.
 use crate::{
     pki,
-    support::{cluster, local, place, scratch},
+    support::{cluster_args, local, place, scratch},
     task::{
         Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
         Traits,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, led},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, led},
 };
 use crate::model::{Disruption, Effects, Outcome, Seconds};
 use etcdrun_etcd::etcd::{

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, BuildContext, EngineAction, Module, ModuleError, ResultField, Running, Traits,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::{
     model::RolloutPart,

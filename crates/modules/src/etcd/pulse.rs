@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     ActionContext,
-    cluster::{Cluster, Member},
+    cluster_args::{Cluster, Member},
 };
 use crate::{
     model::{Outcome, Value},

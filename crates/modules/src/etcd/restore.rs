@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     backup::{failed, hash},
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     elsewhere::elsewhere,
     pulse::pulse,
 };

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER},
     service::{Down, down},
 };
 use crate::{

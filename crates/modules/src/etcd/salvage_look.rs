@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{
     ActionContext, ActionError,
-    cluster::Member,
+    cluster_args::Member,
     elsewhere::elsewhere,
     pulse::{Pulse, pulse},
     salvage::{ANSWER, Salvage},
@@ -362,7 +362,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::support::cluster::ClusterArgs;
+    use crate::support::cluster_args::ClusterArgs;
 
     fn salvage(through: Option<&str>) -> Salvage {
         let module = json!({

@@ -8,7 +8,7 @@ use tokio::fs;
 use super::{
     ActionContext, ActionError,
     apart::{Apart, done},
-    cluster::Member,
+    cluster_args::Member,
     salvage::Salvage,
     scratch::Scratch,
 };

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::{
     model::{Disruption, Effects, Outcome, Resource, Value},
@@ -236,7 +236,7 @@ impl Converge {
         let cluster = self.cluster.name.as_str();
         let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
         let verdict = judge_restart(&situation);
-        let lacks = verdict.against().any(|finding| matches!(finding.rule, "quorum-after" | "small-cluster"));
+        let lacks = verdict.against().any(|finding| finding.about_outage);
         match (verdict.holds(), lacks) {
             (true, _) => Ok(()),
             (false, true) => Err(ActionError::Refused(format!(

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::model::{Effects, Outcome};
 use etcdrun_etcd::etcd::observe::{Observation, observe};

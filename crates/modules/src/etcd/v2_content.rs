@@ -13,7 +13,7 @@ use tokio::{io::AsyncWrite, time::timeout};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{CLUSTER_MEMBERS, Cluster, ClusterArgs, Member},
+    cluster_args::{CLUSTER_MEMBERS, Cluster, ClusterArgs, Member},
 };
 use crate::{
     model::{Effects, Outcome, Value},
@@ -21,7 +21,7 @@ use crate::{
 };
 use etcdrun_etcd::etcd::{
     restore::v2::{RequestReader, files_behind, index_of, key_in},
-    rules::is_off,
+    rules::{NO_V2_CONTENT, is_off},
 };
 
 /// Fails if a member still has v2 API data, or v2 requests in its log: etcd 3.6 does not start with either.
@@ -63,7 +63,7 @@ struct Look {
     cluster: Cluster,
 }
 
-const RULE: &str = "no-v2-content";
+const RULE: &str = NO_V2_CONTENT.id;
 /// A snapshot of the log that is larger holds more than members and versions.
 const LARGEST: usize = 128 << 20;
 /// How long a host may take to send one file.

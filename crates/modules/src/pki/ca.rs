@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{CLUSTER_TLS, Cluster, ClusterArgs},
+    cluster_args::{CLUSTER_TLS, Cluster, ClusterArgs},
 };
 use crate::{
     inventory::sections::TlsSection,

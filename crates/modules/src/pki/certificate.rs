@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     ca::{authority, failed},
-    cluster::{CLUSTER_TLS, Cluster, ClusterArgs, tunnel},
+    cluster_args::{CLUSTER_TLS, Cluster, ClusterArgs, tunnel},
     local::Fingerprint,
     place::{Place, attributes},
 };

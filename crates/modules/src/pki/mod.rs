@@ -7,6 +7,6 @@ pub(super) mod users;
 
 // For the files of this folder.
 use crate::{
-    support::{cluster, local, place},
+    support::{cluster_args, local, place},
     task::{Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running},
 };

@@ -12,7 +12,7 @@ use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     ca::{authority, failed, forget, on_a_thread},
     certificate::{has_ended, is_valid},
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER, fence},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, fence},
 };
 use crate::{
     inventory::sections::{AuthMethod, TlsSection},

@@ -1,6 +1,6 @@
 //! What modules share: the cluster that a task is about, files of the operator, placing a file on a target.
 
-pub(crate) mod cluster;
+pub(crate) mod cluster_args;
 pub(crate) mod line_edit;
 pub(crate) mod local;
 pub(crate) mod place;

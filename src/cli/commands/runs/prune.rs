@@ -6,7 +6,7 @@ use serde_json::json;
 use super::either;
 use crate::cli::support::{
     CliError, Invocation,
-    args::StateArgs,
+    args::{CheckArgs, StateArgs},
     record::{KEPT_RUNS, state_of},
 };
 
@@ -21,14 +21,24 @@ pub struct PruneArgs {
     unfinished: bool,
 
     #[command(flatten)]
+    only: CheckArgs,
+
+    #[command(flatten)]
     state: StateArgs,
 }
 
 pub fn run(args: &PruneArgs, outer: &StateArgs, invocation: &Invocation) -> Result<String, CliError> {
-    let removed = state_of(&either(&args.state, outer), invocation).prune(args.keep, args.unfinished)?;
-    let ids: Vec<_> = removed.iter().map(ToString::to_string).collect();
-    Ok(match invocation.json {
-        true => format!("{}\n", json!({ "removed": ids })),
-        false => format!("{} deleted\n", ids.len()),
+    let state = state_of(&either(&args.state, outer), invocation);
+    let check = args.only.check;
+    let old =
+        if check { state.prunable(args.keep, args.unfinished) } else { state.prune(args.keep, args.unfinished)? };
+    let ids: Vec<_> = old.iter().map(ToString::to_string).collect();
+    Ok(match (invocation.json, check) {
+        (true, _) => format!("{}\n", json!({ if check { "would_remove" } else { "removed" }: ids })),
+        (false, true) => {
+            let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
+            format!("{lines}{} would be deleted\n", ids.len())
+        }
+        (false, false) => format!("{} deleted\n", ids.len()),
     })
 }

@@ -68,15 +68,6 @@ impl Site {
         Self::load_as_if(Files::new(), Opening::All, shared, invocation)
     }
 
-    /// The same, as if these were files of it.
-    pub fn meanwhile(&self, files: Files, shared: &Shared, invocation: &Invocation) -> Result<Self, CliError> {
-        let files = self.files.clone().into_iter().chain(files).collect();
-        // Nothing secret is needed, so nobody is asked for a key again.
-        let site = Self::load_as_if(files, Opening::FilesOnly, shared, invocation)?;
-        let (silent_hypervisors, drained) = (self.silent_hypervisors.clone(), self.drained.clone());
-        Ok(Self { silent_hypervisors, drained, ..site })
-    }
-
     fn load_as_if(files: Files, opening: Opening, shared: &Shared, invocation: &Invocation) -> Result<Self, CliError> {
         // What was told of the files on the disk is not told again.
         let is_first = files.is_empty();

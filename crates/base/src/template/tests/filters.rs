@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::template::{known_filters, known_functions, known_tests};
+use crate::template::{CallKind, callables::known};
 
 const VARS: &str = r#"
 map: {b: 2, a: {x: 1, l: [1]}}
@@ -287,13 +287,13 @@ fn methods() {
 fn every_known_name_exists() {
     let mut bench = Bench::new();
     let scope = bench.scope("{}");
-    for name in known_filters() {
+    for name in known(CallKind::Filter) {
         assert_eq!(bench.holds(&format!("'{name}' is filter"), &scope), Ok(true), "{name}");
     }
-    for name in known_tests() {
+    for name in known(CallKind::Test) {
         assert_eq!(bench.holds(&format!("'{name}' is test"), &scope), Ok(true), "{name}");
     }
-    for name in known_functions() {
+    for name in known(CallKind::Function) {
         let problem = bench.eval(name, &scope).unwrap_err();
         assert!(problem.message.contains("a function is not a value"), "{name}: {}", problem.message);
     }
@@ -304,7 +304,7 @@ fn every_known_name_is_documented() {
     let page = include_str!("../../../../../docs/templates.md");
     // Said there as "their other spellings".
     let spellings = ["==", "!=", "<", "<=", ">", ">=", "equalto", "lessthan", "greaterthan", "int", "escaped"];
-    let names = known_filters().iter().chain(known_tests()).chain(known_functions());
+    let names = known(CallKind::Filter).iter().chain(known(CallKind::Test)).chain(known(CallKind::Function));
     for name in names.filter(|name| !spellings.contains(name)) {
         let mentions = [format!("`{name}`"), format!("`{name}(")];
         assert!(mentions.iter().any(|mention| page.contains(mention)), "{name}");

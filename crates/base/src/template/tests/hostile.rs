@@ -232,7 +232,7 @@ proptest! {
         ];
         let mut bench = Bench::new();
         let scope = bench.scope("{a: {b: [1, 'x']}, map: {}}");
-        let filters = crate::template::known_filters();
+        let filters = crate::template::callables::known(crate::template::CallKind::Filter);
         let filter = filters[filter % filters.len()];
         for call in [
             format!("{} | {filter}", VALUES[value]),

@@ -4,7 +4,7 @@
 //! a cluster at a time, and if the member is another one afterwards, nothing more runs.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock},
 };
@@ -16,7 +16,7 @@ use crate::{
     inventory::{Host, HostId, HostKind, Inventory},
     model::{Disruption, Effects, Ending, Outcome, Resource, Value},
     remote::{MemberWatch, Session},
-    task::Quorum,
+    task::{Question, Quorum},
 };
 
 /// Sees to it that clusters keep their quorum while a run lasts.
@@ -60,6 +60,9 @@ pub(in crate::execute) struct Watched {
 pub(in crate::execute) struct ClusterGuard {
     _turns: Vec<OwnedMutexGuard<()>>,
 }
+
+/// Members that a step takes down in their turn, by cluster.
+pub(in crate::execute) type GoingDown<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
 /// A member, and its cluster.
 type Member<'a> = (&'a Host, &'a str);
@@ -210,7 +213,7 @@ impl QuorumGuard {
     }
 
     /// Whether it stops a member's server, or the machine that it is on.
-    pub(in crate::execute) fn takes_down(&self, effects: &Effects) -> bool {
+    fn takes_down(&self, effects: &Effects) -> bool {
         let unit = self.quorum.unit();
         let other_unit = |resource: &Resource| matches!(resource, Resource::Unit(name) if name != unit);
         effects.disrupts == Disruption::Yes && !effects.writes.iter().any(other_unit)
@@ -222,8 +225,22 @@ impl QuorumGuard {
     }
 
     /// Members of clusters that go down with a target, in their turn.
-    pub(in crate::execute) fn members_in_turn(&self, actor: Actor, target: &Host) -> Vec<Member<'_>> {
-        self.members_on(actor, target).filter(|(member, _)| self.has_turn(actor, member)).collect()
+    pub(in crate::execute) fn going_down(&self, actor: Actor, effects: &Effects, target: Target) -> GoingDown<'_> {
+        let mut clusters = GoingDown::new();
+        let Target::Host(target) = target else { return clusters };
+        if self.takes_down(effects) {
+            let members = self.members_on(actor, self.inventory.host_by_id(target));
+            for (member, cluster) in members.filter(|(member, _)| self.has_turn(actor, member)) {
+                clusters.entry(cluster).or_default().push(member.name.as_str());
+            }
+        }
+        clusters
+    }
+
+    /// What is to be asked before they go down, cluster by cluster: none can answer for members that go down with it.
+    pub(in crate::execute) fn before_stop(&self, going: &GoingDown<'_>, allow_outage: bool) -> Vec<Question> {
+        let all: Vec<&str> = going.values().flatten().copied().collect();
+        going.values().flat_map(|members| self.quorum.before_stop(members, &all, allow_outage)).collect()
     }
 
     fn has_turn(&self, actor: Actor, member: &Host) -> bool {
@@ -322,6 +339,29 @@ mod tests {
         let about_guest = Actor { is_about_guest: true, ..bench.actor("n1") };
         assert_eq!(bench.refuses(about_guest, &reboot, "kvm1").await.unwrap(), "a session was wanted");
         assert!(bench.refuses(bench.actor("kvm1"), &reboot, "kvm1").await.unwrap().contains("would stop m1"));
+    }
+
+    #[test]
+    fn a_cluster_is_asked_about_before_its_members_go_down_in_their_turn() {
+        let bench = Bench::new();
+        let going = |actor: Actor, effects: &Effects, target: &str| {
+            bench.guard.going_down(actor, effects, bench.target(target)).into_iter().collect::<Vec<_>>()
+        };
+        let in_turn = |host: &str| Actor { has_turn: true, ..bench.actor(host) };
+        let reboot = Effects::converging().disrupting(Disruption::Yes).writing([Resource::AllUnits]);
+        assert_eq!(going(in_turn("m1"), &stops("etcd.service"), "m1"), [("prod", vec!["m1"])]);
+        assert_eq!(going(in_turn("kvm1"), &reboot, "kvm1"), [("new", vec!["n1", "n2"]), ("prod", vec!["m1"])]);
+        // Neither harmless, nor outside of its turn, nor on another host.
+        assert_eq!(going(in_turn("m1"), &stops("chrony.service"), "m1"), []);
+        assert_eq!(going(bench.actor("m1"), &stops("etcd.service"), "m1"), []);
+        assert_eq!(going(in_turn("m1"), &stops("etcd.service"), "m2"), []);
+        let clusters = bench.guard.going_down(in_turn("kvm1"), &reboot, bench.target("kvm1"));
+        let asked = bench.guard.before_stop(&clusters, false);
+        let of = |question: &Question| (question.member.clone(), question.args.len());
+        assert_eq!(
+            asked.iter().map(of).collect::<Vec<_>>(),
+            [("n1".to_owned(), 3), ("n2".to_owned(), 3), ("m1".to_owned(), 3)]
+        );
     }
 
     #[test]

@@ -6,5 +6,4 @@ pub(super) mod guard;
 pub(super) mod locks;
 pub(super) mod once;
 pub(super) mod pending;
-pub(super) mod spare;
 pub(super) mod wanted;

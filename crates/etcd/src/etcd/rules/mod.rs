@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use addresses::is_at;
 pub use data::SNAPSHOT_AGE;
-pub use rows::{RULES, Rule, WAY_RULES, Waiting};
+pub use rows::{CLIENT_COMPAT, NO_V2_CONTENT, RELEASE_KNOWN, RULES, Rule, Waiting};
 pub use situation::{Consent, Decided, HostSeen, MemberChange, ReleaseSeen, Room, Situation, SnapshotSeen, Step};
 pub use versions::{FLOOR_3_5, FLOOR_3_6, RECOMMENDED_3_5};
 pub(super) use versions::{auth_refusal, step_refusal};
@@ -101,6 +101,9 @@ pub struct Finding {
     pub answer: Answer,
     #[serde(skip)]
     pub waiting: Waiting,
+    /// Whether an accepted outage would set the rule aside.
+    #[serde(skip)]
+    pub about_outage: bool,
 }
 
 /// What all rules of a gate say.
@@ -128,6 +131,7 @@ fn judge_where(off: Option<&str>, is_asked: impl Fn(&Rule) -> bool, gate: Gate, 
     let findings = asked
         .map(|rule| Finding {
             rule: rule.id,
+            about_outage: rule.about_outage,
             answer: (rule.check)(situation, gate).of(situation.cluster),
             waiting: rule.waiting,
         })

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster::{Cluster, ClusterArgs, WHOLE_CLUSTER},
+    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
     service::trouble,
 };
 use crate::model::{Effects, Outcome, Seconds, Value};

@@ -1,16 +1,14 @@
-//! The check right before a member goes down in its turn. The gate in front of the turn may be minutes old by then: packages were
-//! upgraded, leadership was transferred, another member has died.
+//! Questions about a cluster right before a member goes down in its turn. The gate in front of the turn may be minutes old by then:
+//! packages were upgraded, leadership was transferred, another member has died.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use crate::execute::{
     context::Watch,
     foresight::At,
     node::{NodeError, NodeRun},
-    surroundings::Target,
 };
 use crate::{
-    inventory::Host,
     model::Outcome,
     remote::Session,
     source::{Diagnostics, Key, Kind, Map, Node},
@@ -22,24 +20,15 @@ impl NodeRun {
     /// Another member leads, and each cluster can spare what goes down with this step, now. In the same process, and behind
     /// everything that takes long.
     pub(in crate::execute) async fn spare_again(&self, at: &At, scope: impl Fn() -> Scope) -> Result<(), NodeError> {
-        let At { effects, target: Target::Host(target) } = at else { return Ok(()) };
         let guard = &self.context.guard;
-        if !guard.takes_down(effects) {
+        let going = guard.going_down(self.actor(), &at.effects, at.target);
+        if going.is_empty() {
             return Ok(());
         }
-        let target = self.context.inventory.host_by_id(*target);
         let scope = &scope();
-        let mut clusters: BTreeMap<&str, Vec<&Host>> = BTreeMap::new();
-        for (member, cluster) in guard.members_in_turn(self.actor(), target) {
-            clusters.entry(cluster).or_default().push(member);
-        }
-        let going: Vec<&str> = clusters.values().flatten().map(|member| member.name.as_str()).collect();
-        let allow_outage = !clusters.is_empty() && self.rollout_says(scope, "allow_outage")?;
-        for members in clusters.values() {
-            let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
-            for question in guard.quorum().before_stop(&names, &going, allow_outage) {
-                self.ask(question, scope).await?;
-            }
+        let allow_outage = self.rollout_says(scope, "allow_outage")?;
+        for question in guard.before_stop(&going, allow_outage) {
+            self.ask(question, scope).await?;
         }
         Ok(())
     }
