@@ -10,8 +10,12 @@ HOSTS ?= 10
 ROUNDS ?= 3
 # How often a rollout is measured; 20 for the published limits.
 RUNS ?= 3
+# A campaign: the first seed, how many lives, and after how many minutes no other one begins.
+SEED ?= 1
+LIVES ?= 1000
+MINUTES ?= 60
 
-.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean lab lab-up lab-down lab-status
+.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +52,11 @@ test-lab: setup-tests lab ## run the tests in the lab whose names match FILTER
 test-long: setup-tests lab ## run all tests: what takes minutes, lifetimes of clusters in emulated guests, kills at every step
 	ETCDRUN_TEST_PART=all ETCDRUN_TEST_KILLS=all .ci/test
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
+
+campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, LIVES=, MINUTES=
+	cargo build --locked --workspace
+	target/debug/lab --name etcdrun-fault run --hypervisors 0 --hosts 0 -- \
+		target/debug/campaign --lab etcdrun-fault --seed $(SEED) --lives $(LIVES) --minutes $(MINUTES)
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest

@@ -42,7 +42,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error).into(),
     };
-    let (invocation, settled) = Invocation::new(&cli.global, command);
+    let (invocation, settled) = Invocation::new(&cli.global, command, cli.command.prints_document());
     match settled.and_then(|()| commands::run(&cli.command, &invocation)) {
         Ok(exit) => exit.into(),
         Err(error) => invocation.fail(&error).into(),

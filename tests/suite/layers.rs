@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 /// From the lowest up, with what each may use.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("crates/base", &[]),
     ("crates/ssh", &["base"]),
     ("crates/inventory", &["base", "ssh"]),
@@ -12,6 +12,8 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("crates/engine", &["base", "inventory", "ssh"]),
     ("crates/modules", &["base", "engine", "etcd", "inventory", "ssh"]),
     (".", &["base", "engine", "etcd", "inventory", "modules", "ssh"]),
+    // A judge must not use what it judges.
+    ("tests/judge", &[]),
 ];
 
 #[test]
@@ -31,7 +33,8 @@ fn a_crate_uses_those_below_it_and_no_other() {
     let mut names: Vec<String> =
         crates.map(|entry| format!("crates/{}", entry.unwrap().file_name().display())).collect();
     names.sort();
-    let mut known: Vec<&str> = LAYERS.iter().map(|(folder, _)| *folder).filter(|folder| *folder != ".").collect();
+    let mut known: Vec<&str> =
+        LAYERS.iter().map(|(folder, _)| *folder).filter(|folder| folder.starts_with("crates/")).collect();
     known.sort_unstable();
     assert_eq!(names, known, "a crate that is in no layer");
 }

@@ -92,6 +92,20 @@ pub enum Command {
     Doc(doc::DocArgs),
 }
 
+impl Command {
+    /// Whether `--json` means one document, and not events as they happen.
+    pub fn prints_document(&self) -> bool {
+        match self {
+            Self::Status(_) | Self::Graph(_) | Self::Runs(_) | Self::Inventory(_) | Self::Schema(_) | Self::Doc(_) => {
+                true
+            }
+            Self::Backup(args) => args.prints_document(),
+            Self::Certs(args) => args.prints_document(),
+            _ => false,
+        }
+    }
+}
+
 /// Runs a command; `resume` runs the one of an earlier run.
 pub fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError> {
     match command {

@@ -34,6 +34,8 @@ pub struct Invocation {
     pub stdout: Look,
     pub stderr: Look,
     pub json: bool,
+    /// With `--json` it prints one document, and no events.
+    pub prints_document: bool,
     pub verbosity: u8,
     /// Keeps secrets out of all that is printed.
     pub masker: Masker,
@@ -47,7 +49,7 @@ pub struct Invocation {
 
 impl Invocation {
     /// Reads the configuration. Where that is wrong, there is still something to say so with.
-    pub fn new(global: &GlobalArgs, command: Vec<String>) -> (Self, Result<(), CliError>) {
+    pub fn new(global: &GlobalArgs, command: Vec<String>, prints_document: bool) -> (Self, Result<(), CliError>) {
         let mut sources = Sources::default();
         let mut diagnostics = Diagnostics::default();
         let settings = Settings::load(&mut sources, &mut diagnostics);
@@ -58,6 +60,7 @@ impl Invocation {
             stdout: Look::of_stdout(choice, plain),
             stderr: Look::of_stderr(choice, plain),
             json: global.json,
+            prints_document,
             verbosity: global.verbose,
             masker: Masker::default(),
             command,
@@ -80,6 +83,7 @@ impl Invocation {
             stdout: self.stdout,
             stderr: self.stderr,
             json: self.json,
+            prints_document: self.prints_document,
             verbosity: self.verbosity,
             masker: self.masker.clone(),
             command: bundle.command,
@@ -133,7 +137,8 @@ impl Invocation {
         Ok(out.flush()?)
     }
 
-    /// Errors and warnings of the input: for people to standard error, for programs among the events.
+    /// Errors and warnings of the input: for people to standard error, for programs among the events. Warnings do not stand in front of
+    /// a document, which would be none then.
     pub fn show_problems(&self, diagnostics: &Diagnostics, sources: &Sources) {
         if diagnostics.is_empty() {
             return;
@@ -141,6 +146,9 @@ impl Invocation {
         let diagnostics = &diagnostics.masked(&self.masker);
         // Where not even problems can be shown, the exit code has to do.
         let _ = match self.json {
+            true if self.prints_document && !diagnostics.has_errors() => {
+                self.complain(&diagnostics_as_json(diagnostics, sources)).map_err(CliError::from)
+            }
             true => self.print(&diagnostics_as_json(diagnostics, sources)),
             false => self.complain(&render_diagnostics(diagnostics, sources, &self.stderr)).map_err(CliError::from),
         };

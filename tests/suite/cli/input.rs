@@ -93,6 +93,21 @@ fn a_limit_shows_the_hosts_that_it_means() {
 }
 
 #[test]
+fn a_document_is_all_that_stdout_has() {
+    let folder = Folder::new();
+    let members = "a: { address: 192.0.2.1 }, b: { address: 192.0.2.2 }";
+    folder.write("inventory.yaml", &format!("clusters: {{ even: {{ members: {{ {members} }} }} }}\n"));
+    for args in
+        [&["inventory", "list", "--json"][..], &["inventory", "graph", "--json"], &["inventory", "host", "a", "--json"]]
+    {
+        let said = folder.run(args).ends(0);
+        let document: Result<serde_json::Value, _> = serde_json::from_str(&said.stdout);
+        assert!(document.is_ok(), "{}", said.stdout);
+        assert!(said.stderr.contains("\"severity\":\"warning\""), "{}", said.stderr);
+    }
+}
+
+#[test]
 fn lint_and_syntax_check_pass_what_is_right() {
     let folder = folder();
     assert_eq!(folder.run(&["lint", "./site.yaml"]).ends(0).stdout, "no problems found in 1 playbook\n");

@@ -179,7 +179,8 @@ impl Estate {
         let ends: Vec<String> =
             (0..2).map(|at| format!("https://{}:2379", self.machine(cluster, at).address())).collect();
         let output = Command::new(etcd_tools().unwrap().join("etcdctl"))
-            .args(["--endpoints", &ends.join(","), "--cacert", &file("ca.crt"), "--dial-timeout", "3s"])
+            .args(["--endpoints", &ends.join(","), "--cacert", &file("ca.crt"), "--dial-timeout", "10s"])
+            .args(["--command-timeout", "30s"])
             .args(self.login(cluster))
             .args(words)
             .output()
@@ -207,7 +208,7 @@ impl Estate {
         let list = self.etcdctl(cluster, &["member", "list"]);
         let rows = list.lines().map(|line| line.split(", ").collect::<Vec<_>>()).filter(|row| row.len() == 6);
         let (learners, voters): (Vec<_>, Vec<_>) = rows.partition(|row| row[5] == "true");
-        assert!(voters.iter().all(|row| row[1] == "started"), "{list}");
+        assert!(!voters.is_empty() && voters.iter().all(|row| row[1] == "started"), "{list}");
         let mut names: Vec<String> = voters.iter().map(|row| row[2].to_owned()).collect();
         names.sort();
         (names, learners.len())

@@ -138,7 +138,7 @@ fn a_full_database_is_mended_step_by_step() {
 }
 
 /// Writes until the quota is used up. `keys` of them, or one again and again.
-fn fill(site: &Site, name: &str, keys: usize) {
+pub(super) fn fill(site: &Site, name: &str, keys: usize) {
     let value = "x".repeat(100_000);
     let mut writes = (0..400).map(|number| site.etcdctl(&["put", &format!("{name}{}", number % keys), &value]));
     assert!(writes.any(|said| said.contains("database space exceeded")));

@@ -7,7 +7,7 @@ use etcdrun_lab::etcd;
 use super::{
     Said,
     etcd::{PLAIN, Site},
-    gates::leader,
+    gates::{fill, leader},
     upgrade::{NO_AUTH, all_run, nothing_is_lost, releases, site, upgrade, wants, writer},
 };
 
@@ -78,6 +78,24 @@ fn a_half_done_upgrade_from_3_4_goes_back() {
     said.ends(0);
     all_run(&site, &old);
     nothing_is_lost(&site, &written);
+}
+
+/// Half of the members have the new version when the quota is used up, which stops the upgrade. Space is freed, and it goes on.
+#[test]
+fn a_database_that_is_full_in_the_midst_of_an_upgrade_is_no_dead_end() {
+    let site = site(3, "3.5", "    etcd: { version: VERSION, quota: 16MiB, compaction: { retention: 100000 } }\n");
+    let (old, new) = (version("3.5"), version("3.6"));
+    wants(&site, &old, &new, &releases(&["3.6"]));
+    upgrade_all_but_the_leader(&site, &new);
+    fill(&site, "key", 1);
+    let refused = upgrade(&site).ends(3);
+    assert!(refused.stdout.contains("run `etcdrun playbook nospace.yaml -l prod`"), "{}", refused.stdout);
+    site.place.folder.run(&["playbook", "nospace.yaml", "-i", "inventory.yaml", "-l", "prod"]).ends(0);
+    assert!(site.etcdctl(&["put", "key", "small"]).contains("OK"));
+    let status = site.etcdctl(&["endpoint", "status"]);
+    assert!(status.contains(&format!(", {old}, ")) && status.contains(&format!(", {new}, ")), "{status}");
+    upgrade(&site).ends(0);
+    all_run(&site, &new);
 }
 
 #[test]

@@ -69,14 +69,10 @@ impl EngineAction for Wait {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
         Box::pin(async move {
             if context.check_mode() {
-                return Ok(Outcome {
-                    unknown: true,
-                    msg: "would wait until every member answers".into(),
-                    ..Outcome::ok()
-                });
+                return Ok(self.foreseen(context).await);
             }
             let clients = self.cluster.clients(context).await?;
-            let names: Vec<&str> = self.cluster.members.iter().map(|member| member.name.as_str()).collect();
+            let names = self.names();
             let (start, mut next_check) = (Instant::now(), CHECK_PAUSE);
             let status = loop {
                 let status = look(&clients).await;
@@ -97,6 +93,22 @@ impl EngineAction for Wait {
 }
 
 impl Wait {
+    fn names(&self) -> Vec<&str> {
+        self.cluster.members.iter().map(|member| member.name.as_str()).collect()
+    }
+
+    /// A cluster that is well has nothing to wait for, so that the plan of one that needs nothing says so.
+    async fn foreseen(&self, context: &ActionContext) -> Outcome {
+        // Without a CA there is no cluster yet.
+        if let Ok(clients) = self.cluster.clients(context).await {
+            let status = look(&clients).await;
+            if status.problem(&self.names()).is_none() {
+                return told(&status);
+            }
+        }
+        Outcome { unknown: true, msg: "would wait until every member answers".into(), ..Outcome::ok() }
+    }
+
     /// A server that does not stay up is not worth waiting for.
     async fn check_services(&self, context: &ActionContext, status: &ClusterStatus) -> Result<(), ActionError> {
         for (member, answer) in self.cluster.members.iter().zip(&status.members) {

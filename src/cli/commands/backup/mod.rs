@@ -96,6 +96,12 @@ impl WhichArgs {
     }
 }
 
+impl BackupCommand {
+    pub fn prints_document(&self) -> bool {
+        matches!(self.verb, Some(Verb::List(_)))
+    }
+}
+
 pub fn run(args: &BackupCommand, invocation: &Invocation) -> Result<Exit, CliError> {
     match &args.verb {
         None => take(args, invocation),

@@ -84,6 +84,12 @@ impl Common {
     }
 }
 
+impl CertsCommand {
+    pub fn prints_document(&self) -> bool {
+        matches!(self.verb, Verb::List(_))
+    }
+}
+
 pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliError> {
     let known = KnownArgs { inventory: args.inventory.clone(), keys: args.keys.clone() };
     let common = Common { known, state_dir: args.state_dir.clone() };

@@ -1,0 +1,150 @@
+//! Lives of clusters over all configurations, with faults at all moments, and a judge who knows nothing of etcdrun.
+//!
+//! ```text
+//! seed ── Choice ── row ── Life: site.yaml, then operations ── each: Operation with a Fault, converge, settled ── steps.jsonl
+//!                            └── Judge (tests/judge): clients all the time ── verdict at the end of the life
+//! ```
+
+mod choice;
+mod fault;
+mod life;
+mod operation;
+mod operator;
+mod record;
+mod row;
+mod site;
+mod world;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use choice::Choice;
+use clap::Parser;
+use etcdrun_lab::{ETCD_VERSIONS, Lab};
+use fault::Fault;
+use life::{Lengths, Life};
+use operation::Kind;
+use record::Line;
+use row::{Auth, Log, Ports, Row};
+
+/// Random operations on random clusters, with faults, under the eyes of a judge.
+#[derive(Parser)]
+#[command(name = "campaign")]
+struct Arguments {
+    /// Which lab
+    #[arg(long, default_value = "etcdrun-test", env = "ETCDRUN_LAB")]
+    lab: String,
+    /// The program that is judged; a debug build
+    #[arg(long, default_value = "target/debug/etcdrun")]
+    program: PathBuf,
+    /// Where results and evidence are kept
+    #[arg(long, default_value = "target/campaign")]
+    results: PathBuf,
+    /// The first life has this seed, the next ones those that follow
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many lives
+    #[arg(long, default_value_t = 1)]
+    lives: u64,
+    /// How many operations in a life
+    #[arg(long, default_value_t = 8)]
+    steps: usize,
+    /// Begin no life after so many minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// No faults
+    #[arg(long)]
+    calm: bool,
+    /// Only these operations
+    #[arg(long, value_delimiter = ',', value_parser = kind)]
+    only: Vec<Kind>,
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether there was no violation.
+fn run(arguments: &Arguments) -> Result<bool> {
+    let begun = Instant::now();
+    fs::create_dir_all(&arguments.results)?;
+    let results = arguments.results.canonicalize()?;
+    let program = arguments.program.canonicalize().context("there is no program; `cargo build` makes it")?;
+    let done: Vec<u64> = record::read(&results)?.iter().filter_map(seed_of_life).collect();
+    let mut lengths: Lengths = read_lengths(&results);
+    let mut holds = true;
+    for seed in (arguments.seed..).take(arguments.lives as usize) {
+        if done.contains(&seed) {
+            println!("life {seed} was lived before");
+            continue;
+        }
+        if arguments.minutes.is_some_and(|minutes| begun.elapsed() > Duration::from_secs(minutes * 60)) {
+            println!("the time is over; the next life has the seed {seed}");
+            break;
+        }
+        let mut choice = Choice::new(seed ^ 0x5eed);
+        let row = row_of(&mut choice);
+        println!("life {seed}: {row}");
+        let life_begun = Instant::now();
+        let mut life = Life::begin(seed, &row, &results, &program, Lab::open(&arguments.lab)?, &mut lengths)?;
+        let mut violations = Vec::new();
+        let mut steps = 0;
+        for _ in 0..arguments.steps * 4 {
+            let kinds: &[Kind] = if arguments.only.is_empty() { &Kind::ALL } else { &arguments.only };
+            let kind = *life.choice().one_of(kinds);
+            let fault = (!arguments.calm).then(|| *life.choice().one_of(&Fault::ALL));
+            let Some(step) = life.step(kind, fault)? else { continue };
+            steps += 1;
+            let number = step.number;
+            violations.extend(step.violations.iter().map(|violation| format!("step {number}, {kind:?}: {violation}")));
+            // What follows a violation proves nothing.
+            if !step.violations.is_empty() || steps >= arguments.steps {
+                break;
+            }
+        }
+        let life = life.end(violations, life_begun)?;
+        holds &= life.violations.is_empty();
+        println!("  {} operations in {:.0} s, {} violations", life.steps, life.seconds, life.violations.len());
+        life.violations.iter().for_each(|violation| println!("  VIOLATION (seed {seed}): {violation}"));
+        fs::write(results.join("lengths.json"), serde_json::to_vec_pretty(&lengths)?)?;
+    }
+    Ok(holds)
+}
+
+fn seed_of_life(line: &Line) -> Option<u64> {
+    match line {
+        Line::Life(life) => Some(life.seed),
+        Line::Step(_) => None,
+    }
+}
+
+fn read_lengths(results: &std::path::Path) -> Lengths {
+    let text = fs::read(results.join("lengths.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn row_of(choice: &mut Choice) -> Row {
+    Row {
+        version: (*choice.one_of(&ETCD_VERSIONS)).to_owned(),
+        members: *choice.one_of(&[1, 3, 3, 3, 5]),
+        auth: *choice.one_of(&[Auth::Off, Auth::Certificate, Auth::Password]),
+        ports: *choice.one_of(&[Ports::Usual, Ports::Others]),
+        log: *choice.one_of(&[Log::Long, Log::Short]),
+    }
+}

@@ -1,0 +1,180 @@
+//! Operations: what people do with a cluster in its life.
+
+use anyhow::{Context, Result};
+use etcdrun_lab::ETCD_VERSIONS;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    choice::Choice,
+    fault::Fault,
+    row::Auth,
+    site::{CLUSTER, Member, Site},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Site,
+    Settings,
+    Restart,
+    Upgrade,
+    Downgrade,
+    /// A member has lost its data, and is built again.
+    Rebuild,
+    /// A healthy member gives way to one on another host.
+    Move,
+    Add,
+    Remove,
+    Backup,
+    Restore,
+    Recover,
+    Renew,
+    RotateCa,
+    Defrag,
+}
+
+impl Kind {
+    pub const ALL: [Self; 15] = [
+        Self::Site,
+        Self::Settings,
+        Self::Restart,
+        Self::Upgrade,
+        Self::Downgrade,
+        Self::Rebuild,
+        Self::Move,
+        Self::Add,
+        Self::Remove,
+        Self::Backup,
+        Self::Restore,
+        Self::Recover,
+        Self::Renew,
+        Self::RotateCa,
+        Self::Defrag,
+    ];
+}
+
+/// An operation that is about to be run: commands, one after the other, all of which are needed.
+pub struct Operation {
+    pub kind: Kind,
+    pub commands: Vec<Vec<String>>,
+    /// The data may be older afterwards, and the cluster another one.
+    pub replaces_data: bool,
+    /// What it is for: a fault that was there before it began.
+    pub cause: Option<(Fault, Vec<Member>)>,
+}
+
+impl Operation {
+    /// Gets the site ready for it: edits the inventory, loses a member. Nothing if the cluster is not one that it can be done to.
+    pub fn prepare(kind: Kind, site: &mut Site, choice: &mut Choice) -> Result<Option<Self>> {
+        let members = site.members()?;
+        let small = members.len() < 3;
+        let mut cause = None;
+        let mut outage = Vec::new();
+        if small {
+            outage = words(&["-e", "rollout_allow_outage=true"]);
+        }
+        let allow: &[&str] = if small { &["--allow-outage"] } else { &[] };
+        let play = |name: &str| [words(&["playbook", name]), outage.clone()].concat();
+        let commands = match kind {
+            Kind::Site => vec![words(&["playbook", "site.yaml"])],
+            Kind::Settings => {
+                let (old, new) = other_quota(&site.operator.read("inventory.yaml")?)?;
+                site.edit(&old, &new)?;
+                vec![play("settings.yaml")]
+            }
+            Kind::Restart => {
+                let member = choice.one_of(&members);
+                vec![words(&[&["member", "restart", &member.name, "--yes"], allow].concat())]
+            }
+            Kind::Upgrade | Kind::Downgrade => {
+                let Some(version) = other_version(site, kind == Kind::Upgrade) else { return Ok(None) };
+                site.wants(version)?;
+                vec![play(if kind == Kind::Upgrade { "upgrade.yaml" } else { "downgrade.yaml" })]
+            }
+            Kind::Rebuild => {
+                if small {
+                    return Ok(None);
+                }
+                let member = choice.one_of(&members).clone();
+                Fault::DiskLost.inject(&site.lab, &member, &[])?;
+                let command = words(&["member", "replace", &member.name, "--yes"]);
+                cause = Some((Fault::DiskLost, vec![member]));
+                vec![command]
+            }
+            Kind::Move => {
+                let spare = site.spare()?;
+                let (Some(host), false) = (spare.first(), small) else { return Ok(None) };
+                let member = choice.one_of(&members);
+                let (name, ip) = (new_name(&members), host.address().to_string());
+                vec![words(&["member", "replace", &member.name, "--new-name", &name, "--ip", &ip, "--yes"])]
+            }
+            Kind::Add => {
+                let spare = site.spare()?;
+                let Some(host) = spare.first().filter(|_| members.len() <= site.row.members) else { return Ok(None) };
+                let (name, ip) = (new_name(&members), host.address().to_string());
+                vec![words(&[&["member", "add", &name, "--ip", &ip, "--yes"], allow].concat())]
+            }
+            Kind::Remove => {
+                if members.len() <= site.row.members.min(3) {
+                    return Ok(None);
+                }
+                let member = choice.one_of(&members);
+                vec![words(&[&["member", "remove", &member.name, "--yes"], allow].concat())]
+            }
+            Kind::Backup => vec![words(&["backup", CLUSTER, "--to", "file:backups"])],
+            Kind::Restore => {
+                vec![
+                    words(&["backup", CLUSTER, "--to", "file:backups"]),
+                    words(&["restore", CLUSTER, "--from", "file:backups", "--force", "--yes"]),
+                ]
+            }
+            Kind::Recover => {
+                if small {
+                    return Ok(None);
+                }
+                // All but one of a minority lose their disks, which is a majority.
+                let lost: Vec<Member> = members[members.len() / 2..].to_vec();
+                for member in &lost {
+                    Fault::DiskLost.inject(&site.lab, member, &[])?;
+                }
+                cause = Some((Fault::DiskLost, lost));
+                vec![words(&["recover", CLUSTER, "--yes"])]
+            }
+            Kind::Renew => vec![words(&["certs", "renew", "--all"])],
+            Kind::RotateCa => [&[][..], &["--issue"], &["--finish"]]
+                .map(|phase| words(&[&["certs", "rotate-ca", CLUSTER, "--yes"], allow, phase].concat()))
+                .to_vec(),
+            Kind::Defrag => vec![words(&["playbook", "defrag.yaml"])],
+        };
+        let replaces_data = matches!(kind, Kind::Restore | Kind::Recover);
+        Ok(Some(Self { kind, commands, replaces_data, cause }))
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A line of the inventory, and what it becomes.
+fn other_quota(inventory: &str) -> Result<(String, String)> {
+    let line = inventory.lines().find(|line| line.trim_start().starts_with("quota: ")).context("there is no quota")?;
+    let other = if line.contains("2GiB") { "3GiB" } else { "2GiB" };
+    Ok((format!("{line}\n"), format!("      quota: {other}\n")))
+}
+
+/// The next minor version, up or down. Down goes from 3.6 on, since etcd can.
+fn other_version(site: &Site, up: bool) -> Option<&'static str> {
+    let at = ETCD_VERSIONS.iter().position(|version| *version == site.version)?;
+    // With authentication, etcd cannot go from 3.4 to 3.5 by a rollout (the rule `auth-3.4`).
+    if at == 0 && site.row.auth != Auth::Off {
+        return None;
+    }
+    let to = if up { at + 1 } else { at.checked_sub(1).filter(|_| at >= 2)? };
+    ETCD_VERSIONS.get(to).copied()
+}
+
+/// A name that no member has.
+fn new_name(members: &[Member]) -> String {
+    let taken = |name: &String| members.iter().any(|member| &member.name == name);
+    (1..).map(|number| format!("etcd-{number}")).find(|name| !taken(name)).unwrap_or_default()
+}

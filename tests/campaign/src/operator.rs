@@ -1,0 +1,166 @@
+//! The operator: a folder with an inventory, and the program that is run in it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::Value;
+
+/// Longer than anything takes that goes on: a gate waits five minutes at most, and a rollout has several.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+const LOOK: Duration = Duration::from_millis(2);
+
+pub struct Operator {
+    folder: PathBuf,
+    program: PathBuf,
+    /// Counts what was run, so that each has files of its own for its output.
+    runs: u32,
+}
+
+/// A command that is under way.
+pub struct Running {
+    child: Child,
+    begun: Instant,
+    /// Runs that were there before.
+    known: Vec<PathBuf>,
+    runs: PathBuf,
+    pub output: PathBuf,
+}
+
+/// What a command said, and how it ended.
+pub struct Said {
+    /// Nothing if it was killed.
+    pub code: Option<i32>,
+    pub stdout: String,
+    /// With the command, and with what it wrote to stderr.
+    pub text: String,
+}
+
+impl Operator {
+    pub fn new(folder: &Path, program: &Path) -> Result<Self> {
+        fs::create_dir_all(folder.join("output"))?;
+        let alone = "UserKnownHostsFile none\nGlobalKnownHostsFile none\nIdentityAgent none\nIdentityFile none\n";
+        fs::write(folder.join("ssh_config"), alone)?;
+        Ok(Self { folder: folder.to_owned(), program: program.to_owned(), runs: 0 })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub fn read(&self, name: &str) -> Result<String> {
+        fs::read_to_string(self.path(name)).with_context(|| format!("could not read {name}"))
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        fs::write(self.path(name), text).with_context(|| format!("could not write {name}"))
+    }
+
+    /// Starts a command; `variables` are for its environment.
+    pub fn start(&mut self, words: &[&str], variables: &[(&str, &str)]) -> Result<Running> {
+        self.runs += 1;
+        let output = self.path("output").join(format!("{:03}-{}.txt", self.runs, words.first().unwrap_or(&"nothing")));
+        let errors = output.with_extension("err");
+        fs::write(&errors, format!("$ etcdrun {}\n", words.join(" ")))?;
+        let runs = self.path(".etcdrun/runs");
+        let known = entries(&runs);
+        let mut command = Command::new(&self.program);
+        command
+            .args(words)
+            .current_dir(&self.folder)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &self.folder)
+            .env("ETCDRUN_SSH_CONFIG", self.path("ssh_config"))
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stderr(fs::File::options().append(true).open(&errors)?)
+            .stdout(fs::File::create(&output)?);
+        let child = command.spawn().with_context(|| format!("could not start {}", self.program.display()))?;
+        Ok(Running { child, begun: Instant::now(), known, runs, output })
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&mut self, words: &[&str]) -> Result<Said> {
+        self.start(words, &[])?.wait()
+    }
+
+    /// The same, for commands that have to succeed.
+    pub fn must(&mut self, words: &[&str]) -> Result<Said> {
+        let said = self.run(words)?;
+        match said.code {
+            Some(0) => Ok(said),
+            code => Err(anyhow!("`etcdrun {}` ended with {code:?}:\n{}", words.join(" "), said.text)),
+        }
+    }
+}
+
+impl Said {
+    /// The document that it printed.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.stdout).with_context(|| format!("this is not JSON:\n{}", self.text))
+    }
+}
+
+impl Running {
+    /// The records in the journal of the run that it has begun; none before it has.
+    pub fn records(&self) -> usize {
+        let new = entries(&self.runs).into_iter().find(|run| !self.known.contains(run));
+        let journal = new.and_then(|run| fs::read(run.join("journal")).ok()).unwrap_or_default();
+        journal.iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    /// Waits until the journal has this many records. Whether it came to that before the command ended.
+    pub fn await_record(&mut self, record: usize) -> Result<bool> {
+        while self.records() < record {
+            if self.child.try_wait()?.is_some() {
+                return Ok(false);
+            }
+            if self.begun.elapsed() > LIMIT {
+                return Ok(false);
+            }
+            sleep(LOOK);
+        }
+        Ok(true)
+    }
+
+    pub fn is_over(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// As a power cut would.
+    pub fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill()?)
+    }
+
+    /// Waits for its end. A command that has none is killed, and that is an error.
+    pub fn wait(mut self) -> Result<Said> {
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if self.begun.elapsed() > LIMIT {
+                self.child.kill()?;
+                self.child.wait()?;
+                return Err(anyhow!("it hangs: no end after {LIMIT:?}; see {}", self.output.display()));
+            }
+            sleep(LOOK * 5);
+        };
+        self.said(status)
+    }
+
+    fn said(&self, status: ExitStatus) -> Result<Said> {
+        let stdout = fs::read_to_string(&self.output)?;
+        let text = fs::read_to_string(self.output.with_extension("err"))? + &stdout;
+        Ok(Said { code: status.code(), stdout, text })
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
