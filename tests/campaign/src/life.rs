@@ -313,19 +313,17 @@ impl<'a> Life<'a> {
         }
         for attempt in 0..ATTEMPTS {
             let unfinished = self.unfinished()?;
-            let said = match &unfinished {
-                Some(_) => self.command(&["resume".to_owned()], None, step)?,
-                None => {
-                    step.begun_anew = true;
-                    if operation.replaces_data {
-                        self.judge.pause()?;
-                        self.judge.new_epoch("begun anew")?;
-                    }
-                    let said = self.command(command, None, step);
-                    self.judge.resume();
-                    said?
-                }
-            };
+            // As long as the old cluster serves, what is written to it goes with it, as was asked for. What is written to the new one
+            // must stay, also if the rest of the run comes later.
+            if operation.replaces_data && (unfinished.is_none() || self.old_cluster_serves()) {
+                self.judge.pause()?;
+                self.judge.new_epoch("the old cluster is still there")?;
+            }
+            let resume = ["resume".to_owned()];
+            step.begun_anew |= unfinished.is_none();
+            let said = self.command(if unfinished.is_some() { &resume } else { command }, None, step);
+            self.judge.resume();
+            let said = said?;
             match said.code {
                 Some(0) => return Ok(()),
                 // What it was for is no longer so: the member that was to be replaced is well again, or was replaced.
@@ -350,6 +348,12 @@ impl<'a> Life<'a> {
             }
         }
         Err(anyhow!("{:?} does not come to its end: {:?}", operation.kind, step.codes))
+    }
+
+    fn old_cluster_serves(&mut self) -> bool {
+        let Ok(root) = self.site.as_root() else { return false };
+        let members = hash_kv(&root, None).unwrap_or_default();
+        members.iter().any(|member| member.hash.as_ref().is_ok_and(|hash| hash.cluster_id == self.cluster_id))
     }
 
     /// The newest run, if it has not come to its end.

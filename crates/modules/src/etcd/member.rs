@@ -215,22 +215,23 @@ impl Change {
             return Ok(Outcome { msg: "would be added as a learner".into(), ..Outcome::changed() });
         }
         let start = Instant::now();
-        loop {
+        for attempt in 0.. {
             // Whatever came of the last try.
             let now = self.named(led(clients).await);
             if let Some(listed) = self.listed(&now) {
                 let outcome = Outcome { msg: "added as a learner".into(), ..Outcome::changed() };
                 return Ok(self.told(outcome, listed.id, now.list()));
             }
-            let leader = leader(clients, &now)?;
+            let asked = asked(clients, &now, attempt)?;
             fence(context).await?;
             let added = async {
-                let mut client = leader.client().await?;
+                let mut client = asked.client().await?;
                 let options = MemberAddOptions::new().with_is_learner();
-                leader.bounded(client.member_add([url.clone()], Some(options))).await
+                asked.bounded(client.member_add([url.clone()], Some(options))).await
             };
             pause_after(added.await.map(drop), start).await?;
         }
+        Err(ActionError::Failed("it was not added".into()))
     }
 
     async fn promote(
@@ -348,24 +349,38 @@ impl Change {
         judged: Option<MemberChange>,
     ) -> Result<(), ActionError> {
         let start = Instant::now();
-        loop {
+        for attempt in 0.. {
             let now = self.named(led(clients).await);
-            let leader = leader(clients, &now)?;
+            let asked = asked(clients, &now, attempt)?;
             if !now.list().iter().any(|member| member.id == id) {
                 return Ok(());
             }
             judged.map_or(Ok(()), |change| self.judge(&now, change))?;
             fence(context).await?;
             let removed = async {
-                let mut client = leader.client().await?;
-                leader.bounded(client.member_remove(id)).await
+                let mut client = asked.client().await?;
+                asked.bounded(client.member_remove(id)).await
             };
             match removed.await {
                 Err(EtcdError::Refused { reason, .. }) if reason.contains("member not found") => return Ok(()),
                 removed => pause_after(removed.map(drop), start).await?,
             }
         }
+        Err(ActionError::Failed("it was not removed".into()))
     }
+}
+
+/// Whom to ask for a change of members: the leader, and if it goes on refusing, the other voters in turn. The one that is asked refuses
+/// as long as it takes a peer for disconnected; and one that was started again may do so for as long as it runs, although the peer
+/// follows it (seen with 3.4).
+fn asked<'a>(clients: &'a [MemberClient], now: &Observation, attempt: usize) -> Result<&'a MemberClient, ActionError> {
+    const LEADER_ALONE: usize = 30;
+    let leader = leader(clients, now)?;
+    let votes = |client: &&MemberClient| {
+        now.views().any(|(name, view)| *name == *client.name && !view.is_learner) && client.name != leader.name
+    };
+    let all: Vec<&MemberClient> = std::iter::once(leader).chain(clients.iter().filter(votes)).collect();
+    Ok(all[attempt.saturating_sub(LEADER_ALONE) % all.len()])
 }
 
 /// etcd changes no members within seconds of an election, or while one is slow. What was asked may have been done although the
@@ -381,5 +396,44 @@ async fn pause_after(result: Result<(), EtcdError>, start: Instant) -> Result<()
             sleep(PAUSE).await;
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::etcd::pulse::testing::view;
+    use etcdrun_etcd::{
+        etcd::{
+            Credential,
+            observe::{Seen, View},
+        },
+        http::Dial,
+    };
+
+    struct Nowhere;
+
+    #[async_trait::async_trait]
+    impl Dial for Nowhere {
+        async fn dial(&self, _: &str, _: u16) -> std::io::Result<Box<dyn crate::ssh::Stream>> {
+            Err(std::io::Error::other("nowhere"))
+        }
+    }
+
+    #[test]
+    fn others_are_asked_when_the_leader_goes_on_refusing() {
+        let credential = Credential { authority: String::new(), identity: None, login: None };
+        let client = |name: &str| MemberClient::new(name, "127.0.0.1", 1, &credential, Arc::new(Nowhere)).unwrap();
+        let clients = ["follower", "leader", "learner", "silent"].map(client);
+        let seen = |(id, name): (u64, &str)| {
+            let view = View { id, leader: Some(2), is_learner: name == "learner", ..view(Ok(Vec::new())) };
+            Seen { name: name.to_owned(), answer: if name == "silent" { Err("no answer".into()) } else { Ok(view) } }
+        };
+        let members = [(1, "follower"), (2, "leader"), (3, "learner"), (4, "silent")].map(seen).to_vec();
+        let now = Observation { members, auth: None };
+        let name = |attempt| asked(&clients, &now, attempt).unwrap().name.to_string();
+        assert_eq!([0, 29, 30, 31, 32].map(name), ["leader", "leader", "leader", "follower", "leader"]);
     }
 }
