@@ -3,6 +3,7 @@
 
 pub mod digest;
 pub mod model;
+pub mod mutant;
 pub mod secret;
 pub mod shell;
 pub mod source;

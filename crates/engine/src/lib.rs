@@ -11,6 +11,10 @@ pub mod task;
 #[cfg(test)]
 mod testing;
 
-use etcdrun_base::{digest, model, source, state_folder, template};
+use etcdrun_base::{
+    digest, model,
+    mutant::{is_off, policy},
+    source, state_folder, template,
+};
 use etcdrun_inventory as inventory;
 use etcdrun_ssh::{remote, ssh};

@@ -27,7 +27,7 @@ const FILE_NAME: &str = "etcdrun.toml";
 const PREFIX: &str = "ETCDRUN_";
 
 /// Variables that are not settings: where the file is, what to log, and where tests want a crash.
-const OTHER_VARIABLES: [&str; 3] = ["ETCDRUN_CONFIG", "ETCDRUN_LOG", "ETCDRUN_TEST_DIE"];
+const OTHER_VARIABLES: [&str; 4] = ["ETCDRUN_CONFIG", "ETCDRUN_LOG", "ETCDRUN_TEST_DIE", "ETCDRUN_TEST_OFF"];
 
 /// Every key, with what it means. docs/cli.md has the same table; a test holds them together.
 pub const KEYS: &[(&str, &str)] = &[

@@ -16,7 +16,7 @@ use crate::{
     choice::Choice,
     fault::Fault,
     operation::{Kind, Operation},
-    operator::Said,
+    operator::{Program, Said},
     record::{self, Happened, Line, Step},
     row::{ROOT_PASSWORD, Row, USER_PASSWORD},
     site::{Member, Site},
@@ -80,7 +80,7 @@ impl<'a> Life<'a> {
         seed: u64,
         row: &Row,
         results: &'a Path,
-        program: &Path,
+        program: &Program,
         lab: Lab,
         lengths: &'a mut Lengths,
     ) -> Result<Self> {

@@ -29,6 +29,7 @@ use etcdrun_lab::{ETCD_VERSIONS, Lab};
 use fault::Fault;
 use life::{Lengths, Life};
 use operation::Kind;
+use operator::Program;
 use record::Line;
 use row::{Auth, Log, Ports, Row};
 
@@ -60,12 +61,22 @@ struct Arguments {
     /// No faults
     #[arg(long)]
     calm: bool,
+    /// Switch this rule or policy off, to see whether that is noticed
+    #[arg(long)]
+    off: Option<String>,
     /// Only these operations
     #[arg(long, value_delimiter = ',', value_parser = kind)]
     only: Vec<Kind>,
+    /// Only these faults
+    #[arg(long, value_delimiter = ',', value_parser = fault)]
+    faults: Vec<Fault>,
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
+}
+
+fn fault(text: &str) -> Result<Fault, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
 
@@ -86,8 +97,9 @@ fn run(arguments: &Arguments) -> Result<bool> {
     fs::create_dir_all(&arguments.results)?;
     let results = arguments.results.canonicalize()?;
     // A build meanwhile must not exchange it.
-    let program = results.join("etcdrun");
-    fs::copy(&arguments.program, &program).context("there is no program; `cargo build` makes it")?;
+    let path = results.join("etcdrun");
+    fs::copy(&arguments.program, &path).context("there is no program; `cargo build` makes it")?;
+    let program = Program { path, off: arguments.off.clone() };
     let done: Vec<u64> = record::read(&results)?.iter().filter_map(seed_of_life).collect();
     let mut lengths: Lengths = read_lengths(&results);
     let mut holds = true;
@@ -110,7 +122,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
         for _ in 0..arguments.steps * 4 {
             let kinds: &[Kind] = if arguments.only.is_empty() { &Kind::ALL } else { &arguments.only };
             let kind = *life.choice().one_of(kinds);
-            let fault = (!arguments.calm).then(|| *life.choice().one_of(&Fault::ALL));
+            let faults: &[Fault] = if arguments.faults.is_empty() { &Fault::ALL } else { &arguments.faults };
+            let fault = (!arguments.calm).then(|| *life.choice().one_of(faults));
             let Some(step) = life.step(kind, fault)? else { continue };
             steps += 1;
             let number = step.number;

@@ -15,9 +15,18 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 const LOOK: Duration = Duration::from_millis(2);
 
+/// What is judged.
+#[derive(Clone)]
+pub struct Program {
+    pub path: PathBuf,
+    pub off: Option<String>,
+}
+
 pub struct Operator {
     folder: PathBuf,
     program: PathBuf,
+    /// A rule or a policy that the program does without, to see whether that is noticed.
+    off: Option<String>,
     /// Counts what was run, so that each has files of its own for its output.
     runs: u32,
 }
@@ -42,11 +51,12 @@ pub struct Said {
 }
 
 impl Operator {
-    pub fn new(folder: &Path, program: &Path) -> Result<Self> {
+    pub fn new(folder: &Path, program: &Program) -> Result<Self> {
         fs::create_dir_all(folder.join("output"))?;
         let alone = "UserKnownHostsFile none\nGlobalKnownHostsFile none\nIdentityAgent none\nIdentityFile none\n";
         fs::write(folder.join("ssh_config"), alone)?;
-        Ok(Self { folder: folder.to_owned(), program: program.to_owned(), runs: 0 })
+        let Program { path, off } = program.clone();
+        Ok(Self { folder: folder.to_owned(), program: path, off, runs: 0 })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -78,6 +88,7 @@ impl Operator {
             .env("HOME", &self.folder)
             .env("ETCDRUN_SSH_CONFIG", self.path("ssh_config"))
             .envs(variables.iter().copied())
+            .envs(self.off.iter().map(|off| ("ETCDRUN_TEST_OFF", off)))
             .stdin(Stdio::null())
             .stderr(fs::File::options().append(true).open(&errors)?)
             .stdout(fs::File::create(&output)?);

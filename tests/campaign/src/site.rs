@@ -12,7 +12,7 @@ use etcdrun_judge::{Cluster, Endpoint, Login, Tls};
 use etcdrun_lab::{Borrowed, ETCD_VERSIONS, Host, Kind, Lab, etcd, write_inventory};
 
 use crate::{
-    operator::Operator,
+    operator::{Operator, Program},
     row::{Auth, ROOT_PASSWORD, Row, USER, USER_PASSWORD},
 };
 
@@ -39,7 +39,7 @@ pub struct Member {
 
 impl Site {
     /// Hosts, and an inventory of them; nothing is played.
-    pub fn new(row: &Row, folder: &Path, program: &Path, lab: Lab) -> Result<Self> {
+    pub fn new(row: &Row, folder: &Path, program: &Program, lab: Lab) -> Result<Self> {
         let hosts = lab.borrow(Kind::Fast, row.members + SPARE)?;
         let operator = Operator::new(folder, program)?;
         let named: Vec<Host> = hosts.iter().map(|host| (**host).clone()).collect();

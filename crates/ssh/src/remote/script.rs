@@ -5,6 +5,8 @@ use std::{fmt, sync::LazyLock};
 use zeroize::Zeroizing;
 
 use super::{Fence, RemoteError, Segment, Step, ledger::LEDGER, lock::fence_script, steps, watch::WATCH};
+use etcdrun_base::mutant::{is_off, policy};
+
 use crate::{
     digest::{hex, sha256},
     shell::quote,
@@ -264,7 +266,7 @@ impl Around<'_> {
     /// The frame, and behind it all else in braces: a script that a lost connection cuts short does not parse.
     fn put(&self, segment: &Segment, fences: &[Fence]) -> Zeroizing<Vec<u8>> {
         // Room for all of it at once: a vector that grows leaves copies of secrets behind.
-        let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced);
+        let is_fenced = !fences.is_empty() && segment.steps.iter().any(|step| step.fenced) && !is_off(policy::FENCE);
         let fence = if is_fenced { fence_script(fences) } else { String::new() };
         let library: usize = self.library.parts().map(str::len).sum();
         let around = self.frame.len() + library + self.head.len() + fence.len() + self.tail.len();

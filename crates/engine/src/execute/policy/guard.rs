@@ -14,7 +14,9 @@ use tokio::sync::OwnedMutexGuard;
 use crate::execute::{node::NodeError, once::Halt, registered::lock, surroundings::Target};
 use crate::{
     inventory::{Host, HostId, HostKind, Inventory},
+    is_off,
     model::{Disruption, Effects, Ending, Outcome, Resource, Value},
+    policy,
     remote::{MemberWatch, Session},
     task::{Question, Quorum},
 };
@@ -123,7 +125,7 @@ impl QuorumGuard {
         session: impl FnOnce() -> Result<Session, NodeError>,
     ) -> Result<(), NodeError> {
         let Target::Host(target) = target else { return Ok(()) };
-        if !self.takes_down(effects) {
+        if !self.takes_down(effects) || is_off(policy::QUORUM_GUARD) {
             return Ok(());
         }
         let target = self.inventory.host_by_id(target);
@@ -157,7 +159,7 @@ impl QuorumGuard {
     ) -> Option<Watched> {
         let Target::Host(target) = target else { return None };
         let may_disrupt = effects.disrupts > Disruption::No && !self.takes_down(effects) && !effects.careful;
-        if check_mode || !may_disrupt || (effects.opaque && actor.says_unchanged) {
+        if check_mode || !may_disrupt || (effects.opaque && actor.says_unchanged) || is_off(policy::QUORUM_GUARD) {
             return None;
         }
         let target = self.inventory.host_by_id(target);
@@ -228,7 +230,7 @@ impl QuorumGuard {
     pub(in crate::execute) fn going_down(&self, actor: Actor, effects: &Effects, target: Target) -> GoingDown<'_> {
         let mut clusters = GoingDown::new();
         let Target::Host(target) = target else { return clusters };
-        if self.takes_down(effects) {
+        if self.takes_down(effects) && !is_off(policy::BEFORE_STOP) {
             let members = self.members_on(actor, self.inventory.host_by_id(target));
             for (member, cluster) in members.filter(|(member, _)| self.has_turn(actor, member)) {
                 clusters.entry(cluster).or_default().push(member.name.as_str());

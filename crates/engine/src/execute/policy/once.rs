@@ -14,8 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::execute::{Interrupt, node::NodeError};
 use crate::{
     graph::NodeIndex,
+    is_off,
     model::{Effects, Outcome, RunResult, Status},
     playbook::Task,
+    policy,
     remote::{Entry, RemoteError, Segment, Session, Step, StepSink},
     state::{Recorder, Settled},
     task::Sets,
@@ -110,7 +112,7 @@ impl Once {
 
     /// Puts on record that the node is about to change something, once. If that fails, it must not.
     pub(in crate::execute) async fn intend(&self) -> Result<(), NodeError> {
-        if self.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() {
+        if self.intended.swap(true, Ordering::Relaxed) || self.in_flight_since().is_some() || is_off(policy::JOURNAL) {
             return Ok(());
         }
         self.recorder.intent(self.index, &self.id).await.map_err(|error| {
@@ -121,7 +123,8 @@ impl Once {
 
     /// The next command of this node in the target's ledger, if it needs one: the same name each time.
     pub(in crate::execute) fn entry(&self, effects: &Effects, check_mode: bool) -> Option<Entry> {
-        self.must_run_once(effects, check_mode).then(|| Entry {
+        let is_needed = self.must_run_once(effects, check_mode) && !is_off(policy::LEDGER);
+        is_needed.then(|| Entry {
             run: self.run.clone(),
             name: self.next_name(),
             since: self.in_flight_since(),

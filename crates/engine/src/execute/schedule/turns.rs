@@ -9,8 +9,10 @@ use crate::execute::{scheduler::Scheduler, settle::Fate};
 use crate::{
     graph::{Node, NodeIndex, NodeKind, PlayIndex},
     inventory::HostId,
+    is_off,
     model::{Status, Value},
     playbook::StrategyAnswer,
+    policy,
     rollout::Passage,
 };
 
@@ -127,6 +129,9 @@ impl Scheduler {
     /// Gates of a turn that is not over are looked at again, whatever an earlier process has seen; and so is every other gate in
     /// front of something that is not done. What they look at is looked at again, too, if it ages.
     pub(in crate::execute) fn gates_to_repeat(&self) -> HashSet<NodeIndex> {
+        if is_off(policy::OBSERVE_AGAIN) {
+            return HashSet::new();
+        }
         let graph = &self.context.graph;
         let perishable = |index: &NodeIndex| graph.task_of(*index).is_some_and(|task| task.effects.perishable);
         let mut repeated = self.gates_of_open_turns();

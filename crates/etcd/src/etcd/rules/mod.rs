@@ -9,7 +9,7 @@
 //! `rows` has all rules, each with the profiles and gates that ask it. What a rule needs to know and was not looked at counts
 //! against it, except in a plan.
 //!
-//! For tests only, and only in debug builds: `ETCDRUN_TEST_RULE_OFF=ID` switches one rule off.
+//! For tests only, and only in debug builds: `ETCDRUN_TEST_OFF=ID` switches one rule off.
 
 mod addresses;
 mod changes;
@@ -26,6 +26,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use etcdrun_base::mutant::is_off;
+use etcdrun_base::mutant::switched_off;
 
 pub use addresses::is_at;
 pub use data::SNAPSHOT_AGE;
@@ -137,15 +140,6 @@ fn judge_where(off: Option<&str>, is_asked: impl Fn(&Rule) -> bool, gate: Gate, 
         })
         .collect();
     Verdict { findings }
-}
-
-/// Whether a rule counts at all: none is off but for tests.
-pub fn is_off(id: &str) -> bool {
-    switched_off().is_some_and(|off| off == id)
-}
-
-fn switched_off() -> Option<String> {
-    if cfg!(debug_assertions) { std::env::var("ETCDRUN_TEST_RULE_OFF").ok() } else { None }
 }
 
 impl Answer {

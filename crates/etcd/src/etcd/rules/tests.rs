@@ -446,7 +446,7 @@ fn the_test_of_each_rule_fails_once_that_rule_is_switched_off() {
     let test = "etcd::rules::tests::every_rule_refuses_what_it_is_there_for";
     let run = |rule: &'static Rule| {
         let mut command = Command::new(&this);
-        command.args([test, "--exact"]).env("ETCDRUN_TEST_RULE_OFF", rule.id).env("RUST_BACKTRACE", "0");
+        command.args([test, "--exact"]).env("ETCDRUN_TEST_OFF", rule.id).env("RUST_BACKTRACE", "0");
         (rule, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     };
     let running: Vec<_> = RULES.iter().map(run).collect();
