@@ -30,6 +30,8 @@ const HEALTHY: Duration = Duration::from_secs(120);
 const LONGEST_GAP: Duration = Duration::from_secs(30);
 /// After a fault is taken back, a member needs a moment.
 const GRACE: i64 = 20_000;
+/// How long it may take until a fault is seen by a gate that looks right before a stop.
+const SEEN: i64 = 5_000;
 /// What an operation's journal has if it was never run without a fault.
 const RECORDS: usize = 60;
 
@@ -62,6 +64,7 @@ pub struct Life<'a> {
     replaced: Vec<(i64, i64)>,
     cluster_id: u64,
     number: usize,
+    step_begun: i64,
 }
 
 /// A fault that is to come.
@@ -104,6 +107,7 @@ impl<'a> Life<'a> {
             replaced: Vec::new(),
             cluster_id: 0,
             number: 0,
+            step_begun: 0,
         };
         life.cluster_id = life.seen_cluster_id()?;
         Ok(life)
@@ -112,6 +116,7 @@ impl<'a> Life<'a> {
     /// One operation, with a fault in it or without. Nothing if this cluster is not one that it can be done to.
     pub fn step(&mut self, kind: Kind, fault: Option<Fault>) -> Result<Option<Step>> {
         let begun = Instant::now();
+        self.step_begun = now();
         if matches!(kind, Kind::Restore | Kind::Recover) {
             self.judge.pause()?;
         }
@@ -205,27 +210,14 @@ impl<'a> Life<'a> {
         let name = words.iter().take(2).copied().collect::<Vec<_>>().join(" ");
         let of = self.lengths.get(&name).copied().unwrap_or(RECORDS);
         let said = match planned {
-            None => {
-                let running = self.site.operator.start(&words, &[])?;
-                self.ended(running, &name)?
-            }
+            None => self.site.operator.run(&words)?,
             Some(planned) => self.with_fault(&words, of, planned, step)?,
         };
         self.look_at(&said, step);
         step.codes.push(said.code);
-        Ok(said)
-    }
-
-    fn ended(&mut self, mut running: crate::operator::Running, name: &str) -> Result<Said> {
-        let mut records = 0;
-        while !running.is_over()? {
-            records = records.max(running.records());
-            sleep(Duration::from_millis(20));
-        }
-        records = records.max(running.records());
-        let said = running.wait()?;
-        if said.code == Some(0) && records > 2 {
-            self.lengths.insert(name.to_owned(), records);
+        // A run that goes on has fewer.
+        if said.code == Some(0) && said.records > 2 && words != ["resume"] {
+            self.lengths.insert(name, said.records);
         }
         Ok(said)
     }
@@ -421,6 +413,9 @@ impl<'a> Life<'a> {
             step.violations.push(format!("the cluster has the id {id:x}, and had {:x}", self.cluster_id));
         }
         self.nothing_is_left(step)?;
+        if !operation.replaces_data {
+            self.stopped_rightly(step)?;
+        }
         self.was_available(step)
     }
 
@@ -438,6 +433,42 @@ impl<'a> Life<'a> {
             for secret in [ROOT_PASSWORD, USER_PASSWORD, "PRIVATE KEY-----"] {
                 if journal.contains(secret) {
                     step.violations.push(format!("the journal of {} shows `{secret}`", run.path().display()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No server was stopped while others were down, so that no majority was left. What they were down for is older than what a gate
+    /// takes to look.
+    fn stopped_rightly(&mut self, step: &mut Step) -> Result<()> {
+        let members = self.site.members()?;
+        if members.len() < 3 {
+            return Ok(());
+        }
+        for member in &members {
+            for at in stops(&member.host, self.step_begun)? {
+                let is_down = |down: &&Down| down.from + SEEN < at && down.until.is_none_or(|until| at < until);
+                let others: BTreeSet<&String> = self
+                    .down
+                    .iter()
+                    .filter(is_down)
+                    .map(|down| &down.member)
+                    .filter(|name| **name != member.name)
+                    .collect();
+                // One that is down is stopped by its fault, or by what repairs it.
+                let of_fault = |down: &Down| {
+                    down.member == member.name
+                        && down.from - SEEN < at
+                        && down.until.is_none_or(|until| at < until + SEEN)
+                };
+                let is_fault = self.down.iter().any(of_fault);
+                if !is_fault
+                    && members.len() - others.len().min(members.len()) <= members.len() / 2 + 1
+                    && !others.is_empty()
+                {
+                    let name = &member.name;
+                    step.violations.push(format!("{name} was stopped at {at} although these were down: {others:?}"));
                 }
             }
         }
@@ -513,6 +544,17 @@ impl<'a> Life<'a> {
         }
         Ok(life)
     }
+}
+
+/// When systemd was told to stop the server of a host, in milliseconds since 1970.
+fn stops(host: &Host, since: i64) -> Result<Vec<i64>> {
+    let log = host.run(&[
+        "sh",
+        "-c",
+        "journalctl -u etcd -o short-unix --no-pager | grep -F 'systemd[1]: Stopping etcd' || :",
+    ])?;
+    let at = |line: &str| Some((line.split(' ').next()?.parse::<f64>().ok()? * 1000.0) as i64);
+    Ok(log.lines().filter_map(at).filter(|at| *at >= since).collect())
 }
 
 fn now() -> i64 {

@@ -48,6 +48,8 @@ pub struct Said {
     pub stdout: String,
     /// With the command, and with what it wrote to stderr.
     pub text: String,
+    /// How many records its journal has, if it began a run.
+    pub records: usize,
 }
 
 impl Operator {
@@ -168,7 +170,7 @@ impl Running {
     fn said(&self, status: ExitStatus) -> Result<Said> {
         let stdout = fs::read_to_string(&self.output)?;
         let text = fs::read_to_string(self.output.with_extension("err"))? + &stdout;
-        Ok(Said { code: status.code(), stdout, text })
+        Ok(Said { code: status.code(), stdout, text, records: self.records() })
     }
 }
 

@@ -103,6 +103,8 @@ struct Change {
 
 const LOOK: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
+/// A server that was restarted serves within this time.
+const RESTART: Duration = Duration::from_secs(15);
 
 impl EngineAction for Change {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
@@ -208,11 +210,9 @@ impl Change {
         now: &Observation,
     ) -> Result<Outcome, ActionError> {
         let url = self.peer_url().ok_or_else(|| ActionError::Failed("it has no address".into()))?;
-        if let Some(outcome) = self.foresee(context, now, MemberChange::AddLearner)? {
-            return Ok(outcome);
-        }
         if context.check_mode() {
-            return Ok(Outcome { msg: "would be added as a learner".into(), ..Outcome::changed() });
+            let added = || Outcome { msg: "would be added as a learner".into(), ..Outcome::changed() };
+            return Ok(self.foresee(context, now, MemberChange::AddLearner)?.unwrap_or_else(added));
         }
         let start = Instant::now();
         for attempt in 0.. {
@@ -221,6 +221,14 @@ impl Change {
             if let Some(listed) = self.listed(&now) {
                 let outcome = Outcome { msg: "added as a learner".into(), ..Outcome::changed() };
                 return Ok(self.told(outcome, listed.id, now.list()));
+            }
+            match self.judge(&now, MemberChange::AddLearner) {
+                // A server that restarts is back in a moment.
+                Err(ActionError::Refused(_)) if start.elapsed() < RESTART => {
+                    context.wait(PAUSE).await?;
+                    continue;
+                }
+                judged => judged?,
             }
             let asked = asked(clients, &now, attempt)?;
             fence(context).await?;
@@ -422,8 +430,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn others_are_asked_when_the_leader_goes_on_refusing() {
+    // A channel wants a runtime.
+    #[tokio::test]
+    async fn others_are_asked_when_the_leader_goes_on_refusing() {
         let credential = Credential { authority: String::new(), identity: None, login: None };
         let client = |name: &str| MemberClient::new(name, "127.0.0.1", 1, &credential, Arc::new(Nowhere)).unwrap();
         let clients = ["follower", "leader", "learner", "silent"].map(client);

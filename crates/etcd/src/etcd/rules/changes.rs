@@ -23,7 +23,12 @@ pub(super) fn dead_goes_first(situation: &Situation<'_>, _: Gate) -> Answer {
         None => Answer::holds("no failed member is left"),
         Some(dead) => Answer::refused(
             format!("{} has failed and is still a voter: another member would raise the quorum", now.name(dead.id)),
-            format!("remove it first: `etcdrun etcdctl CLUSTER -- member remove {:x}`", dead.id),
+            match dead.name.as_str() {
+                name if situation.members.iter().any(|known| known == name) => format!(
+                    "repair it first: `etcdrun member restart {name}`, or if its data is lost `etcdrun member replace {name}`"
+                ),
+                _ => format!("remove it first: `etcdrun etcdctl CLUSTER -- member remove {:x}`", dead.id),
+            },
         ),
     }
 }
