@@ -167,8 +167,11 @@ impl Scheduler {
         self.started.values().for_each(|started| started.stop.cancel());
     }
 
+    /// Results of one exec come together. What follows from each is decided before the next is heard: a handler that is flushed between
+    /// two tasks must not know what the second of them notifies.
     fn hear_all(&mut self) {
         while let Ok(finished) = self.receiver.try_recv() {
+            self.settle_ready();
             self.finished(finished);
         }
     }

@@ -122,3 +122,24 @@ async fn a_node_that_is_given_back_is_decided_about_once() {
         assert_eq!(queued, [second], "heard before: {is_heard_before}");
     }
 }
+
+/// Results of an exec come together. A handler that is flushed between two of its tasks knows nothing of the second.
+#[tokio::test]
+async fn what_is_notified_behind_a_flush_is_not_run_by_it() {
+    const PLAY: &str = "- hosts: all\n  tasks:\n    - block:\n        - command: { argv: ['true'] }\n      rescue:\n        - { command: { argv: ['true'] }, notify: again }\n    - meta: flush_handlers\n    - { command: { argv: ['true'] }, notify: again }\n    - command: { argv: ['false'] }\n  handlers:\n    - { name: again, command: { argv: ['true'] } }\n";
+    let mut scheduler = Scheduler::new(Arc::new(Context::new(run(&inventory("hosts: { h1: {} }\n"), PLAY).0)));
+    scheduler.settle_ready();
+    let (first, hosts) = scheduler.queue.pop_front().unwrap();
+    let chain = scheduler.chain(first);
+    let [_, second, third] = chain[..] else { panic!("{chain:?}") };
+    [second, third].into_iter().for_each(|index| scheduler.claim(index));
+    for (index, status) in [(first, Status::Changed), (second, Status::Changed), (third, Status::Failed)] {
+        assert!(scheduler.sender.send(Finished::new(index, hosts.clone(), status)).is_ok());
+    }
+    scheduler.hear_all();
+    scheduler.settle_ready();
+    let graph = scheduler.context.graph.clone();
+    let handlers: Vec<_> = graph.indices().filter(|index| graph.node(*index).kind == NodeKind::Handler).collect();
+    assert_eq!(scheduler.fates[handlers[0].index()].map(|fate| fate.status), Some(Status::Skipped));
+    assert!(scheduler.queue.is_empty(), "{:?}", scheduler.queue);
+}
