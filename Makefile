@@ -8,11 +8,10 @@ TEST_LAB := target/debug/lab --name etcdrun-test
 HYPERVISORS ?= 3
 HOSTS ?= 10
 ROUNDS ?= 3
-# How often a rollout is measured; 20 for the published limits.
+# How often a rollout is measured, 20 for the published limits; and how many clusters a campaign has.
 RUNS ?= 3
-# A campaign: the first seed, how many lives, and after how many minutes no other one begins.
+# A campaign: the first seed, and after how many minutes no other cluster begins.
 SEED ?= 1
-LIVES ?= 1000
 MINUTES ?= 60
 
 .PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign lab lab-up lab-down lab-status
@@ -53,10 +52,10 @@ test-long: setup-tests lab ## run all tests: what takes minutes, lifetimes of cl
 	ETCDRUN_TEST_PART=all ETCDRUN_TEST_KILLS=all .ci/test
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 
-campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, LIVES=, MINUTES=
+campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, RUNS=, MINUTES=
 	cargo build --locked --workspace
 	target/debug/lab --name etcdrun-fault run --hypervisors 0 --hosts 0 -- \
-		target/debug/campaign --lab etcdrun-fault --seed $(SEED) --lives $(LIVES) --minutes $(MINUTES)
+		target/debug/campaign --lab etcdrun-fault --seed $(SEED) --lives $(RUNS) --minutes $(MINUTES)
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest

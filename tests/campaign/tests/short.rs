@@ -1,4 +1,5 @@
 //! A short campaign with seeds that stay, for every run of the tests.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod lab {
     use std::{path::Path, process::Command};

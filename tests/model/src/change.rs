@@ -8,9 +8,10 @@ use etcdrun_etcd::etcd::rules::{Decided, Gate, MemberChange, Profile};
 
 use crate::{
     cluster::{Data, Release},
-    list::{Call, Entry, Mask, SLOTS, Slot, has, slots, with, without},
+    list::{Call, Entry, Mask, Slot, has, with, without},
     operator::{Act, Meant, Run, Step, Who},
     rules::{Question, Was},
+    scope::Mended,
     world::{State, World},
 };
 
@@ -104,7 +105,8 @@ impl World {
     pub fn changes(&self, state: &State, who: Who, old: Slot, is_removal: bool) -> Vec<Run> {
         let look = self.look(state, who, state.inventory);
         let Some(decision) = self.rules.decide(&look, old, is_removal) else { return Vec::new() };
-        let free = (0..SLOTS).find(|slot| !has(state.inventory, *slot) && *slot <= self.scope.voters);
+        // The next free name is that of a member that the inventory does not have.
+        let free = (0..=self.scope.voters).find(|slot| !has(state.inventory, *slot));
         let is_reached = look.reaches(old);
         let ways: Vec<(Option<Slot>, Ends)> = match (is_removal, decision.was) {
             (true, _) if is_reached => vec![(None, Ends::Host)],
@@ -114,7 +116,7 @@ impl World {
             (false, _) => vec![(Some(old), Ends::Guest), (free, Ends::Nothing)],
         };
         let change = |(new, ends): (Option<Slot>, Ends)| {
-            let has_leftover = new.is_some_and(|new| has(decision.learners, new));
+            let rest = without(state.inventory, old);
             let change = Change {
                 old,
                 new,
@@ -122,92 +124,48 @@ impl World {
                 ends,
                 well: decision.well,
                 is_whole: decision.is_whole,
-                after: new.map_or(without(state.inventory, old), |new| with(without(state.inventory, old), new)),
+                after: new.map_or(rest, |new| with(rest, new)),
                 release: state.cluster.members[decision.via].release,
             };
+            let has_leftover = new.is_some_and(|new| has(decision.learners, new));
             Run::Change(change, if has_leftover { Point::Decided } else { Point::Cleared })
         };
         ways.into_iter().filter(|(new, _)| is_removal || new.is_some()).map(change).collect()
     }
 
     pub fn change_step(&self, state: &State, who: Who, change: Change, point: Point) -> Option<Step> {
-        let at = |point: Point| Run::Change(change, point);
-        let pass = |asked: Mask, question: Question| self.rules.pass(&self.look(state, who, asked), question);
-        let may_stop = || {
-            let is_asked = self.scope.mended.stop_asks_neighbours;
-            let (look, before) = (self.look(state, who, change.before()), change.gate(Gate::Before));
-            pass(change.before(), change.gate(Gate::Stop))
-                && (!is_asked || self.rules.holds(&look, before, "unreachable-is-not-dead"))
-        };
+        let here = Here { world: self, mended: self.scope.mended, state, who, change };
         match point {
-            Point::Decided => {
-                let act = self.absent(state, who, change.during(), change.new?, MemberChange::Remove)?;
-                Some(Step::new(act, Some(at(Point::Cleared))))
-            }
-            Point::Cleared => {
-                let holds = |gate: Gate| pass(change.before(), change.gate(gate));
-                let then = match (change.is_alive(), change.new) {
-                    (false, _) => Point::Checked,
-                    (true, Some(_)) => Point::Removed,
-                    (true, None) => Point::Served,
-                };
-                (holds(Gate::Begin) && holds(Gate::Before)).then(|| Step::pass(at(then)))
-            }
-            Point::Checked if !may_stop() => None,
-            Point::Checked if change.ends == Ends::Nothing => self.remove_dead(state, who, change),
-            Point::Checked => {
-                let can_stop = change.ends == Ends::Guest || self.reaches(state, who, change.old);
-                can_stop.then(|| Step::new(Act::Retire(change.old), Some(at(Point::Retired))))
-            }
-            Point::Retired => {
-                let is_admitted = !self.scope.mended.removal_has_gate || may_stop();
-                if is_admitted { self.remove_dead(state, who, change) } else { None }
-            }
-            Point::Removed => self.add(state, who, change, change.new?, MemberChange::AddLearner),
-            Point::Learner => {
-                let new = change.new?;
-                let act = match state.cluster.list.of(new) {
-                    _ if !self.reaches(state, who, new) => return None,
-                    None => return None,
-                    Some(_) if state.cluster.runs(new) => Act::Pass,
-                    Some(_) if state.cluster.is_own(new) => Act::Start(new, change.release),
-                    Some(entry) if self.scope.mended.join_starts_learners && is_wiped_voter(entry) => return None,
-                    Some(_) => Act::Join(new, change.release),
-                };
-                Some(Step::new(act, Some(at(Point::Started))))
-            }
-            Point::Started => self.promote(state, who, change),
-            Point::Promoted => Some(Step::new(Act::Forget(change.new?), Some(at(Point::Joined)))),
-            Point::Joined => {
-                let question = Question {
-                    target: change.new,
-                    before: Some(state.cluster.list),
-                    ..Question::at(Profile::Replace, Gate::After)
-                };
-                let then = if change.is_alive() { Point::Served } else { Point::Settling };
-                pass(change.during(), question).then(|| Step::pass(at(then)))
-            }
-            Point::Served => {
-                let led = self.led_by_another(state, who, change.during(), change.old)?;
-                let removal = if change.new.is_some() { MemberChange::RemoveReplaced } else { MemberChange::Shrink };
-                let act = self.absent(&led, who, change.during(), change.old, removal)?;
-                Some(Step { meant: change.meant_by_removal(), ..Step::new(act, Some(at(Point::Gone))) })
-            }
-            Point::Gone => {
-                let question = Question {
-                    target: Some(change.old),
-                    decided: Some(Decided::Gone),
-                    ..Question::at(Profile::Replace, Gate::Stop)
-                };
-                let may_stop = pass(change.after, question) && self.reaches(state, who, change.old);
-                may_stop.then(|| Step::new(Act::Retire(change.old), Some(at(Point::Settling))))
-            }
-            Point::Settling => {
-                let is_settled = pass(change.after, Question::at(Profile::Replace, Gate::Settled));
-                let step = Step { inventory: Some(change.after), ..Step::new(Act::Pass, None) };
-                (!change.is_whole || is_settled).then_some(step)
-            }
+            Point::Decided => here.clear(),
+            Point::Cleared => here.check(),
+            Point::Checked => here.retire_dead(),
+            Point::Retired => here.remove_dead(),
+            Point::Removed => here.add(MemberChange::AddLearner),
+            Point::Learner => here.start(),
+            Point::Started => here.promote(),
+            Point::Promoted => Some(here.to(Act::Forget(change.new?), Point::Joined)),
+            Point::Joined => here.see_serving(),
+            Point::Served => here.remove_alive(),
+            Point::Gone => here.retire_alive(),
+            Point::Settling => here.settle(),
         }
+    }
+
+    /// Asks for a voter where the run would add a learner.
+    pub fn add_voter(&self, state: &State, who: Who) -> Option<Step> {
+        let Some(Run::Change(change, Point::Removed)) = state.operators[who].run else { return None };
+        let step = Here { world: self, mended: self.scope.mended, state, who, change }.add(MemberChange::AddVoter)?;
+        matches!(step.act, Act::Call(_)).then_some(step)
+    }
+
+    /// A learner that does not get ready is removed again, and the run fails.
+    pub fn give_up(&self, state: &State, who: Who) -> Option<Step> {
+        let Some(Run::Change(change, Point::Started)) = state.operators[who].run else { return None };
+        let here = Here { world: self, mended: self.scope.mended, state, who, change };
+        let slot = change.new?;
+        let entry = state.cluster.list.of(slot).filter(|entry| entry.is_learner)?;
+        let is_hopeless = !here.has_caught_up(slot) && here.is_led(change.during());
+        is_hopeless.then(|| Step::new(Act::Call(Call::Remove { slot, generation: entry.generation }), None))
     }
 
     /// Where a resumed run goes on: gates in front of something that was not done are passed again.
@@ -219,80 +177,180 @@ impl World {
             other => other,
         }
     }
+}
 
-    /// `etcd_member` with `state: absent`, of a member that has failed.
-    fn remove_dead(&self, state: &State, who: Who, change: Change) -> Option<Step> {
-        let act = self.absent(state, who, change.well, change.old, MemberChange::Shrink)?;
-        let then = Run::Change(change, if change.new.is_some() { Point::Removed } else { Point::Settling });
-        Some(Step { meant: change.meant_by_removal(), ..Step::new(act, Some(then)) })
+/// A change, as one operator sees it now.
+struct Here<'a> {
+    world: &'a World,
+    mended: Mended,
+    state: &'a State,
+    who: Who,
+    change: Change,
+}
+
+impl Here<'_> {
+    fn to(&self, act: Act, point: Point) -> Step {
+        Step::new(act, Some(Run::Change(self.change, point)))
     }
 
-    /// `etcd_member` with `state: absent`. One that is listed as a learner goes unasked.
-    fn absent(&self, state: &State, who: Who, asked: Mask, slot: Slot, change: MemberChange) -> Option<Act> {
-        if !self.is_led(state, who, asked) {
-            return None;
-        }
-        let Some(entry) = state.cluster.list.of(slot) else { return Some(Act::Pass) };
-        let look = self.look(state, who, asked).named(slot);
-        let may_go = entry.is_learner || self.rules.may_change(&look, slot, change);
-        may_go.then_some(Act::Call(Call::Remove { slot, generation: entry.generation }))
+    fn pass(&self, asked: Mask, question: Question) -> bool {
+        self.world.rules.pass(&self.world.look(self.state, self.who, asked), question)
     }
 
-    /// `roles/member/tasks/join.yaml`, until the new member is listed.
-    pub fn add(&self, state: &State, who: Who, change: Change, new: Slot, as_what: MemberChange) -> Option<Step> {
-        let member = &state.cluster.members[new];
-        if !self.reaches(state, who, new) {
-            return None;
-        }
-        // Data of an earlier attempt is moved aside; any other is an error.
-        if member.data != Data::Lost {
-            let then = Run::Change(change, Point::Removed);
-            let is_spared = self.scope.mended.join_spares_voters && state.cluster.is_voter(new);
-            return (member.is_joining && !is_spared).then(|| Step::new(Act::Retire(new), Some(then)));
-        }
-        let then = Run::Change(change, Point::Learner);
-        if state.cluster.list.has(new) {
-            return Some(Step::pass(then));
-        }
-        let look = self.look(state, who, change.during()).named(new);
-        let is_learner = as_what != MemberChange::AddVoter;
-        let may_join = self.is_led(state, who, change.during()) && self.rules.may_change(&look, new, as_what);
-        may_join.then(|| Step::new(Act::Call(Call::Add { slot: new, is_learner }), Some(then)))
-    }
-
-    /// `etcd_member` with `state: voter`.
-    fn promote(&self, state: &State, who: Who, change: Change) -> Option<Step> {
-        let new = change.new?;
-        let then = Run::Change(change, Point::Promoted);
-        let meant = Meant { is_settled: (new != change.old && !change.is_alive()).then_some(change.old), leaves: None };
-        let entry = state.cluster.list.of(new).filter(|_| self.is_led(state, who, change.during()))?;
-        if !entry.is_learner {
-            return Some(Step { meant, ..Step::pass(then) });
-        }
-        let look = self.look(state, who, change.during()).named(new);
-        let is_ready = self.reaches(state, who, new) && self.has_caught_up(state, new);
-        let call = Call::Promote { slot: new, generation: entry.generation };
-        let may_vote = is_ready && self.rules.may_change(&look, new, MemberChange::Promote);
-        may_vote.then(|| Step { meant, ..Step::new(Act::Call(call), Some(then)) })
-    }
-
-    fn has_caught_up(&self, state: &State, slot: Slot) -> bool {
-        state.cluster.runs(slot) && state.cluster.members[slot].data == Data::Current
-    }
-
-    /// A learner that does not get ready is removed again, and the run fails.
-    pub fn give_up(&self, state: &State, who: Who) -> Option<Step> {
-        let Some(Run::Change(change, Point::Started)) = state.operators[who].run else { return None };
-        let new = change.new?;
-        let entry = state.cluster.list.of(new).filter(|entry| entry.is_learner)?;
-        let is_hopeless = !self.has_caught_up(state, new) && self.is_led(state, who, change.during());
-        let call = Call::Remove { slot: new, generation: entry.generation };
-        is_hopeless.then(|| Step::new(Act::Call(call), None))
+    fn reaches(&self, slot: Slot) -> bool {
+        self.world.reaches(self.state, self.who, slot)
     }
 
     /// Whether the leader is one of those that are asked, and answers.
-    fn is_led(&self, state: &State, who: Who, asked: Mask) -> bool {
-        slots(asked).any(|slot| Some(slot) == state.cluster.leader && self.reaches(state, who, slot))
+    fn is_led(&self, asked: Mask) -> bool {
+        self.state.cluster.leader.is_some_and(|leader| has(asked, leader) && self.reaches(leader))
+    }
+
+    fn has_caught_up(&self, slot: Slot) -> bool {
+        self.state.cluster.runs(slot) && self.state.cluster.members[slot].data == Data::Current
+    }
+
+    /// The learner of an earlier attempt goes.
+    fn clear(&self) -> Option<Step> {
+        let new = self.change.new?;
+        if self.mended.leftover_is_learner && self.state.cluster.is_voter(new) {
+            return None;
+        }
+        Some(self.to(self.absent(self.state, self.change.during(), new, MemberChange::Remove)?, Point::Cleared))
+    }
+
+    fn check(&self) -> Option<Step> {
+        let holds = |gate: Gate| self.pass(self.change.before(), self.change.gate(gate));
+        let then = match (self.change.is_alive(), self.change.new) {
+            (false, _) => Point::Checked,
+            (true, Some(_)) => Point::Removed,
+            (true, None) => Point::Served,
+        };
+        (holds(Gate::Begin) && holds(Gate::Before)).then(|| self.to(Act::Pass, then))
+    }
+
+    /// The gate `stop`.
+    fn may_stop(&self) -> bool {
+        let (asked, before) = (self.change.before(), self.change.gate(Gate::Before));
+        let look = self.world.look(self.state, self.who, asked);
+        let sees_others = || self.world.rules.holds(&look, before, "unreachable-is-not-dead");
+        self.pass(asked, self.change.gate(Gate::Stop)) && (!self.mended.stop_asks_neighbours || sees_others())
+    }
+
+    fn retire_dead(&self) -> Option<Step> {
+        let old = self.change.old;
+        match self.change.ends {
+            _ if !self.may_stop() => None,
+            Ends::Nothing => self.take_out_dead(),
+            Ends::Host if !self.reaches(old) => None,
+            Ends::Host | Ends::Guest => Some(self.to(Act::Retire(old), Point::Retired)),
+        }
+    }
+
+    fn remove_dead(&self) -> Option<Step> {
+        let is_admitted = !self.mended.removal_has_gate || self.may_stop();
+        if is_admitted { self.take_out_dead() } else { None }
+    }
+
+    fn take_out_dead(&self) -> Option<Step> {
+        let act = self.absent(self.state, self.change.well, self.change.old, MemberChange::Shrink)?;
+        let then = if self.change.new.is_some() { Point::Removed } else { Point::Settling };
+        Some(Step { meant: self.change.meant_by_removal(), ..self.to(act, then) })
+    }
+
+    /// `etcd_member` with `state: absent`. One that is listed as a learner goes unasked.
+    fn absent(&self, state: &State, asked: Mask, slot: Slot, change: MemberChange) -> Option<Act> {
+        if !self.is_led(asked) {
+            return None;
+        }
+        let Some(entry) = state.cluster.list.of(slot) else { return Some(Act::Pass) };
+        let look = self.world.look(state, self.who, asked).named(slot);
+        let may_go = entry.is_learner || self.world.rules.may_change(&look, slot, change);
+        may_go.then_some(Act::Call(Call::Remove { slot, generation: entry.generation }))
+    }
+
+    /// Data of an earlier attempt is moved aside, and the new member is listed.
+    fn add(&self, as_what: MemberChange) -> Option<Step> {
+        let (slot, cluster) = (self.change.new?, &self.state.cluster);
+        if !self.reaches(slot) {
+            return None;
+        }
+        // Any other data is an error.
+        if cluster.members[slot].data != Data::Lost {
+            let is_spared = self.mended.join_spares_voters && cluster.is_voter(slot);
+            let is_leftover = cluster.members[slot].is_joining && !is_spared;
+            return is_leftover.then(|| self.to(Act::Retire(slot), Point::Removed));
+        }
+        if cluster.list.has(slot) {
+            return Some(self.to(Act::Pass, Point::Learner));
+        }
+        let during = self.change.during();
+        let look = self.world.look(self.state, self.who, during).named(slot);
+        let may_join = self.is_led(during) && self.world.rules.may_change(&look, slot, as_what);
+        let call = Call::Add { slot, is_learner: as_what != MemberChange::AddVoter };
+        may_join.then(|| self.to(Act::Call(call), Point::Learner))
+    }
+
+    fn start(&self) -> Option<Step> {
+        let (new, cluster) = (self.change.new?, &self.state.cluster);
+        let entry = cluster.list.of(new).filter(|_| self.reaches(new))?;
+        let act = match entry {
+            _ if cluster.runs(new) => Act::Pass,
+            _ if cluster.is_own(new) => Act::Start(new, self.change.release),
+            entry if self.mended.join_starts_learners && is_wiped_voter(entry) => return None,
+            _ => Act::Join(new, self.change.release),
+        };
+        Some(self.to(act, Point::Started))
+    }
+
+    /// `etcd_member` with `state: voter`.
+    fn promote(&self) -> Option<Step> {
+        let (slot, during) = (self.change.new?, self.change.during());
+        let entry = self.state.cluster.list.of(slot).filter(|_| self.is_led(during))?;
+        if !entry.is_learner {
+            return Some(self.to(Act::Pass, Point::Promoted));
+        }
+        let look = self.world.look(self.state, self.who, during).named(slot);
+        let is_ready = self.reaches(slot) && self.has_caught_up(slot);
+        let may_vote = is_ready && self.world.rules.may_change(&look, slot, MemberChange::Promote);
+        let call = Call::Promote { slot, generation: entry.generation };
+        let meant = self.change.meant_by_promotion();
+        may_vote.then(|| Step { meant, ..self.to(Act::Call(call), Point::Promoted) })
+    }
+
+    fn see_serving(&self) -> Option<Step> {
+        let question = Question {
+            target: self.change.new,
+            before: Some(self.state.cluster.list),
+            ..Question::at(Profile::Replace, Gate::After)
+        };
+        let then = if self.change.is_alive() { Point::Served } else { Point::Settling };
+        self.pass(self.change.during(), question).then(|| self.to(Act::Pass, then))
+    }
+
+    fn remove_alive(&self) -> Option<Step> {
+        let (old, during) = (self.change.old, self.change.during());
+        if self.mended.replaced_is_counted && !self.change.is_counted(self.state) {
+            return None;
+        }
+        let led = self.world.led_by_another(self.state, self.who, during, old)?;
+        let removal = if self.change.new.is_some() { MemberChange::RemoveReplaced } else { MemberChange::Shrink };
+        let act = self.absent(&led, during, old, removal)?;
+        Some(Step { meant: self.change.meant_by_removal(), ..self.to(act, Point::Gone) })
+    }
+
+    fn retire_alive(&self) -> Option<Step> {
+        let old = self.change.old;
+        let question =
+            Question { target: Some(old), decided: Some(Decided::Gone), ..Question::at(Profile::Replace, Gate::Stop) };
+        let may_stop = self.pass(self.change.after, question) && self.reaches(old);
+        may_stop.then(|| self.to(Act::Retire(old), Point::Settling))
+    }
+
+    fn settle(&self) -> Option<Step> {
+        let is_settled = self.pass(self.change.after, Question::at(Profile::Replace, Gate::Settled));
+        let step = Step { inventory: Some(self.change.after), ..Step::new(Act::Pass, None) };
+        (!self.change.is_whole || is_settled).then_some(step)
     }
 }
 
@@ -302,6 +360,17 @@ fn is_wiped_voter(entry: Entry) -> bool {
 }
 
 impl Change {
+    /// Whether enough voters are left once the old one goes.
+    fn is_counted(&self, state: &State) -> bool {
+        let (voters, members) = (state.cluster.voters().count(), self.after.count_ones() as usize);
+        self.new.is_none() || !state.cluster.is_voter(self.old) || voters > members
+    }
+
+    fn meant_by_promotion(&self) -> Meant {
+        let takes_place = self.new != Some(self.old) && !self.is_alive();
+        Meant { is_settled: takes_place.then_some(self.old), leaves: None }
+    }
+
     fn meant_by_removal(&self) -> Meant {
         match (self.new, self.is_alive()) {
             (None, _) => Meant { is_settled: Some(self.old), leaves: Some(self.old) },

@@ -180,13 +180,10 @@ impl Cluster {
         }
     }
 
-    /// Its server is stopped, or its guest powered off, and its data is moved aside.
+    /// Its server is stopped, or its guest is powered off and made anew; its data is aside.
     pub fn retire(&mut self, slot: Slot) {
         let member = &mut self.members[slot];
-        if member.power == Power::Runs {
-            member.power = Power::Stopped;
-        }
-        (member.data, member.is_joining) = (Data::Lost, false);
+        (member.power, member.data, member.is_joining) = (Power::Stopped, Data::Lost, false);
     }
 
     /// The changes of the list that etcd itself refuses: more than one learner, and with `strict-reconfig-check` what would leave

@@ -2,8 +2,8 @@
 
 use crate::{
     cluster::{Amiss, Data, Power},
-    list::{SLOTS, Slot, has, name, with},
-    operator::{OPERATORS, Who},
+    list::{Mask, SLOTS, Slot, has, name, with, without},
+    operator::{OPERATORS, Operator, Who},
     world::State,
 };
 
@@ -18,13 +18,15 @@ pub enum Fault {
     CatchUp(Slot),
     /// An operator does not reach it by SSH any more.
     Cut(Who, Slot),
-    /// It does again.
+    /// The network parts: one operator reaches this member alone, and the other one all but this.
+    Part(Slot),
+    /// The operator reaches all again.
     Heal(Who),
 }
 
 impl Fault {
     /// All that may happen now.
-    pub fn possible(state: &State, faults: &mut Vec<Self>) {
+    pub fn possible(state: &State, parts: bool, faults: &mut Vec<Self>) {
         let (left, cluster) = (&state.left, &state.cluster);
         for slot in (0..SLOTS).filter(|slot| !state.is_like_an_earlier_one(*slot)) {
             let member = &cluster.members[slot];
@@ -39,11 +41,17 @@ impl Fault {
             ];
             faults.extend(all.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, fault)| fault));
         }
+        let is_meant = |slot: &Slot| cluster.is_voter(*slot) && !state.is_like_an_earlier_one(*slot);
+        if parts {
+            let is_whole = left.cuts > 0 && state.cuts == [0; OPERATORS];
+            faults.extend((0..SLOTS).filter(is_meant).filter(|_| is_whole).map(Self::Part));
+        }
         for who in 0..OPERATORS {
-            let is_meant = |slot: &Slot| cluster.is_voter(*slot) && !has(state.cuts[who], *slot);
-            let cut = (0..SLOTS).filter(is_meant).filter(|slot| !state.is_like_an_earlier_one(*slot));
-            faults.extend(cut.filter(|_| left.cuts > 0).map(|slot| Self::Cut(who, slot)));
-            if state.cuts[who] != 0 {
+            let cut = (0..SLOTS).filter(|slot| !has(state.cuts[who], *slot)).filter(is_meant);
+            faults.extend(cut.filter(|_| left.cuts > 0 && !parts).map(|slot| Self::Cut(who, slot)));
+            // While both have a lock, neither gets the locks of the hosts that the other has.
+            let are_both = state.operators.iter().all(Operator::works);
+            if state.cuts[who] != 0 && !are_both {
                 faults.push(Self::Heal(who));
             }
         }
@@ -79,6 +87,10 @@ impl Fault {
                 left.cuts -= 1;
                 next.cuts[who] = with(next.cuts[who], slot);
             }
+            Self::Part(slot) => {
+                left.cuts -= 1;
+                next.cuts = [with(0, slot), without(Mask::MAX, slot)];
+            }
             Self::Heal(who) => next.cuts[who] = 0,
         }
         next.cluster.settle();
@@ -95,6 +107,7 @@ impl std::fmt::Display for Fault {
             Self::Lag(slot) => write!(f, "{} falls behind", name(slot)),
             Self::CatchUp(slot) => write!(f, "{} catches up", name(slot)),
             Self::Cut(who, slot) => write!(f, "operator {} does not reach {} any more", who + 1, name(slot)),
+            Self::Part(slot) => write!(f, "operator 2 reaches {0} alone, and operator 1 all but {0}", name(slot)),
             Self::Heal(who) => write!(f, "operator {} reaches all again", who + 1),
         }
     }

@@ -27,9 +27,10 @@ mod scope;
 mod symmetry;
 #[cfg(test)]
 mod tests;
+mod told;
 mod world;
 
 pub use cluster::Cluster;
-pub use promises::Promise;
+pub use promises::{Goal, Promise};
 pub use scope::{Limits, Mended, Scope, Tasks};
 pub use world::{Action, State, World};

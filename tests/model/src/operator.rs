@@ -108,12 +108,12 @@ impl World {
     }
 
     /// Whether a run may begin or go on: the lock of the cluster is free. An operator who reaches few members gets it from
-    /// hypervisors, which another one may not reach.
+    /// hypervisors, if none of those members has granted it to another one.
     pub fn gets_lock(&self, state: &State, who: Who) -> bool {
-        let is_held = (0..OPERATORS).any(|other| other != who && state.operators[other].works());
-        let members = state.inventory.count_ones() as usize;
-        let reached = slots(state.inventory & !state.cuts[who]).count();
-        !is_held || (self.scope.has_two_locks && reached < majority(members))
+        let reached = |who: Who| state.inventory & !state.cuts[who];
+        let few = slots(reached(who)).count() < majority(state.inventory.count_ones() as usize);
+        let may_both = |other: Who| self.scope.has_two_locks && few && reached(who) & reached(other) == 0;
+        (0..OPERATORS).all(|other| other == who || !state.operators[other].works() || may_both(other))
     }
 
     /// What comes of a step; nothing if etcd refuses the call.
@@ -130,7 +130,7 @@ impl World {
             Act::Join(slot, release) => cluster.join(slot, release),
             Act::Retire(slot) => cluster.retire(slot),
             Act::Forget(slot) => cluster.members[slot].is_joining = false,
-            Act::Found => next.has_second_cluster = next.has_second_cluster || state.cluster.can_be_revived(),
+            Act::Found => (next.has_begun_anew, next.has_second_cluster) = (true, state.cluster.can_be_revived()),
             Act::Call(call) if self.is_taken(state, call) => next.land(call),
             Act::Call(_) => return None,
         }
@@ -143,7 +143,10 @@ impl World {
 
     /// Whether etcd does what it is asked to: a majority agrees, and etcd has nothing against it.
     pub fn is_taken(&self, state: &State, call: Call) -> bool {
-        state.cluster.has_quorum() && !(self.scope.etcd_checks && state.cluster.etcd_refuses(call))
+        // One address is listed once.
+        let is_listed = matches!(call, Call::Add { slot, .. } if state.cluster.list.has(slot));
+        let is_refused = is_listed || (self.scope.etcd_checks && state.cluster.etcd_refuses(call));
+        state.cluster.has_quorum() && !is_refused
     }
 }
 

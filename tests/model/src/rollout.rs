@@ -72,56 +72,17 @@ impl World {
     }
 
     pub fn rollout_step(&self, state: &State, who: Who, rollout: Rollout, turn: Turn) -> Option<Step> {
-        let gate = |gate: Gate, target: Option<Slot>, before: Option<List>| {
-            let question = Question { target, before, ..Question::at(rollout.profile(), gate) };
-            !rollout.has_gates() || self.rules.pass(&self.look(state, who, state.inventory), question)
-        };
-        let then = |turn: Turn| Run::Rollout(rollout, turn);
+        let here = Here { world: self, state, who, rollout };
         match turn {
-            Turn::Begin => {
-                let Some(target) = self.next_target(state, who, rollout) else {
-                    return Some(Step::pass(then(Turn::Over)));
-                };
-                let is_admitted = gate(Gate::Before, Some(target), None);
-                let turn = Turn::Of { target, stage: Stage::Checked, is_resumed: false, before: state.cluster.list };
-                is_admitted.then(|| Step::pass(then(turn)))
-            }
-            Turn::Over => gate(Gate::Settled, None, None).then(|| Step::new(Act::Pass, None)),
+            Turn::Begin => here.begin(),
+            Turn::Over => here.pass(Gate::Settled, None, None).then(|| Step::new(Act::Pass, None)),
             // What a resumed run has seen before does not count.
-            Turn::Of { target, stage, is_resumed: true, .. } if rollout.has_gates() => {
-                let turn = Turn::Of { target, stage, is_resumed: false, before: state.cluster.list };
-                gate(Gate::Before, Some(target), None).then(|| Step::pass(then(turn)))
-            }
+            Turn::Of { target, stage, is_resumed: true, .. } if rollout.has_gates() => here.check(target, stage),
             Turn::Of { target, stage: Stage::Checked, before, .. } => {
-                let act = self.stop(state, who, rollout, target)?;
-                let turn = Turn::Of { target, stage: Stage::Down, is_resumed: false, before };
-                Some(Step::new(act, Some(then(turn))))
+                Some(here.to(self.stop(state, who, rollout, target)?, target, Stage::Down, before))
             }
-            Turn::Of { target, stage: Stage::Down, before, .. } => {
-                let release =
-                    if rollout == Rollout::Upgrade { Release::New } else { state.cluster.members[target].release };
-                let runs = state.cluster.runs(target);
-                let can_start = self.reaches(state, who, target) && state.cluster.is_own(target);
-                // Its machine may have booted by itself; what was put on its disk before is what it runs then.
-                let turn = Turn::Of { target, stage: Stage::Up, is_resumed: false, before };
-                let is_old = state.cluster.members[target].release != release;
-                match runs && is_old {
-                    true => {
-                        Some(Step::pass(then(Turn::Of { target, stage: Stage::Checked, is_resumed: false, before })))
-                    }
-                    false if runs => Some(Step::pass(then(turn))),
-                    false => can_start.then(|| Step::new(Act::Start(target, release), Some(then(turn)))),
-                }
-            }
-            Turn::Of { target, stage: Stage::Up, before, .. } => {
-                // Without gates `etcd_service` itself waits until the member is healthy.
-                let is_admitted = match rollout.has_gates() {
-                    true => gate(Gate::After, Some(target), Some(before)),
-                    false => state.cluster.serves(target),
-                };
-                let turn = if rollout == Rollout::Upgrade { Turn::Begin } else { Turn::Over };
-                is_admitted.then(|| Step::pass(then(turn)))
-            }
+            Turn::Of { target, stage: Stage::Down, before, .. } => here.start(target, before),
+            Turn::Of { target, stage: Stage::Up, before, .. } => here.end(target, before),
         }
     }
 
@@ -182,14 +143,70 @@ impl World {
 
     /// What `etcd_bootstrap` decides where this workstation has no record of the cluster; where it has one, nothing is ever begun.
     fn bootstrap(&self, state: &State, who: Who) -> Bootstrap {
-        let is_read = |slot: &Slot| self.reaches(state, who, *slot);
-        let is_empty = |slot: &Slot| is_read(slot) && state.cluster.members[*slot].data == Data::Lost;
+        let is_empty = |slot: &Slot| match self.reaches(state, who, *slot) {
+            true => state.cluster.members[*slot].data == Data::Lost,
+            false => self.scope.trusts_unread,
+        };
         let mut members = slots(state.inventory);
         match members.clone().filter(is_empty).count() {
             0 => Bootstrap::Exists,
             _ if members.all(|slot| is_empty(&slot)) => Bootstrap::Begin,
             _ => Bootstrap::Refuse,
         }
+    }
+}
+
+/// A rollout, as one operator sees it now.
+struct Here<'a> {
+    world: &'a World,
+    state: &'a State,
+    who: Who,
+    rollout: Rollout,
+}
+
+impl Here<'_> {
+    fn to(&self, act: Act, target: Slot, stage: Stage, before: List) -> Step {
+        let turn = Turn::Of { target, stage, is_resumed: false, before };
+        Step::new(act, Some(Run::Rollout(self.rollout, turn)))
+    }
+
+    fn pass(&self, gate: Gate, target: Option<Slot>, before: Option<List>) -> bool {
+        let question = Question { target, before, ..Question::at(self.rollout.profile(), gate) };
+        let look = self.world.look(self.state, self.who, self.state.inventory);
+        !self.rollout.has_gates() || self.world.rules.pass(&look, question)
+    }
+
+    fn begin(&self) -> Option<Step> {
+        match self.world.next_target(self.state, self.who, self.rollout) {
+            Some(target) => self.check(target, Stage::Checked),
+            None => Some(Step::pass(Run::Rollout(self.rollout, Turn::Over))),
+        }
+    }
+
+    fn check(&self, target: Slot, stage: Stage) -> Option<Step> {
+        let before = self.state.cluster.list;
+        self.pass(Gate::Before, Some(target), None).then(|| self.to(Act::Pass, target, stage, before))
+    }
+
+    fn start(&self, target: Slot, before: List) -> Option<Step> {
+        let cluster = &self.state.cluster;
+        let has = cluster.members[target].release;
+        let release = if self.rollout == Rollout::Upgrade { Release::New } else { has };
+        let can_start = self.world.reaches(self.state, self.who, target) && cluster.is_own(target);
+        // Its machine may have booted by itself, with what it had before.
+        match cluster.runs(target) {
+            true if has != release => Some(self.to(Act::Pass, target, Stage::Checked, before)),
+            true => Some(self.to(Act::Pass, target, Stage::Up, before)),
+            false => can_start.then(|| self.to(Act::Start(target, release), target, Stage::Up, before)),
+        }
+    }
+
+    fn end(&self, target: Slot, before: List) -> Option<Step> {
+        // Without gates `etcd_service` itself waits until the member is healthy.
+        let is_healthy = self.rollout.has_gates() || self.state.cluster.serves(target);
+        let turn = if self.rollout == Rollout::Upgrade { Turn::Begin } else { Turn::Over };
+        let is_over = is_healthy && self.pass(Gate::After, Some(target), Some(before));
+        is_over.then(|| Step::pass(Run::Rollout(self.rollout, turn)))
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Scope {
     pub hosts_say_strict: bool,
     /// An operator who reaches less than half of the members gets the lock from hypervisors, beside another who has it.
     pub has_two_locks: bool,
+    /// A data folder that was not read is taken for an empty one, which etcdrun never does.
+    pub trusts_unread: bool,
     pub mended: Mended,
 }
 
@@ -26,6 +28,10 @@ pub struct Mended {
     pub join_spares_voters: bool,
     /// A join does not start who is listed as a voter already.
     pub join_starts_learners: bool,
+    /// The learner of an earlier attempt is removed only while it is a learner.
+    pub leftover_is_learner: bool,
+    /// A member goes as replaced only if as many voters are left as there will be members.
+    pub replaced_is_counted: bool,
 }
 
 impl Mended {
@@ -34,6 +40,8 @@ impl Mended {
         stop_asks_neighbours: true,
         join_spares_voters: true,
         join_starts_learners: true,
+        leftover_is_learner: true,
+        replaced_is_counted: true,
     };
 }
 

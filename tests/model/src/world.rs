@@ -1,15 +1,13 @@
 //! The model: what may happen in a state, and what comes of it.
 
-use std::fmt;
-
-use etcdrun_etcd::etcd::rules::{Gate, MemberChange, Profile};
+use etcdrun_etcd::etcd::rules::{Gate, Profile};
 use stateright::{Model, Property};
 
 use crate::{
     change::Point,
     cluster::{Amiss, Cluster, Release},
     faults::Fault,
-    list::{Call, Mask, Slot, name, slots, with},
+    list::{Call, Mask, Slot, slots, with},
     operator::{Act, Life, Meant, OPERATORS, Operator, Pending, Run, Step, Who},
     promises::{Intent, Promise, properties},
     rollout::{Rollout, Turn},
@@ -27,6 +25,9 @@ pub struct State {
     /// Members that persons have removed for good.
     pub leaving: Mask,
     pub left: Limits,
+    /// A new cluster was begun; the model ends there.
+    pub has_begun_anew: bool,
+    /// And the one before it could still serve.
     pub has_second_cluster: bool,
     pub broken: Option<Promise>,
 }
@@ -79,8 +80,11 @@ impl World {
             if tasks.site {
                 begin(Run::Rollout(Rollout::Site(slot), Turn::Begin));
             }
-            for is_removal in [(tasks.replace, false), (tasks.remove, true)].into_iter().filter(|it| it.0) {
-                self.changes(state, who, slot, is_removal.1).into_iter().for_each(&mut begin);
+            if tasks.replace {
+                self.changes(state, who, slot, false).into_iter().for_each(&mut begin);
+            }
+            if tasks.remove {
+                self.changes(state, who, slot, true).into_iter().for_each(&mut begin);
             }
         }
     }
@@ -118,12 +122,6 @@ impl World {
         Some(next)
     }
 
-    fn adds_voter(&self, state: &State, who: Who) -> Option<Step> {
-        let Some(Run::Change(change, Point::Removed)) = state.operators[who].run else { return None };
-        let step = self.add(state, who, change, change.new?, MemberChange::AddVoter)?;
-        matches!(step.act, Act::Call(_)).then_some(step)
-    }
-
     fn resume(&self, state: &State, who: Who) -> State {
         let mut next = state.clone();
         let operator = &mut next.operators[who];
@@ -153,11 +151,15 @@ impl World {
         next.operators[who].life = Life::Died;
         if self.is_taken(state, call) {
             next.land(call);
-            // What is gone by now cannot be promoted or removed.
-            next.mean(if next.cluster.list == state.cluster.list { Meant::default() } else { meant });
+            next.mean(Meant { leaves: meant.leaves, ..Meant::default() });
             next.cluster.settle();
-            // That a member comes back while a call hangs is what the call cannot know: it is what the hanging costs.
-            if matches!(call, Call::Remove { slot, .. } if state.cluster.serves(slot)) {
+            // What has changed while the call hangs is what the call cannot know. One member is what that costs.
+            let is_cost = match call {
+                Call::Remove { slot, .. } => state.cluster.is_voter(slot) && !next.cluster.is_voter(slot),
+                Call::Promote { slot, .. } => next.cluster.is_voter(slot) && !next.cluster.serves(slot),
+                Call::Add { .. } => false,
+            };
+            if is_cost {
                 next.cluster.members[call.slot()].amiss = Amiss::Fault;
             }
             let broken = Promise::broken(&state.cluster, Act::Call(call), Intent::KnownToServe, &next.cluster);
@@ -194,17 +196,18 @@ impl Model for World {
             inventory: (0..voters).fold(0, with),
             leaving: 0,
             left: self.scope.limits,
+            has_begun_anew: false,
             has_second_cluster: false,
             broken: None,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.broken.is_some() || state.has_second_cluster {
+        if state.broken.is_some() || state.has_begun_anew {
             return;
         }
         let mut faults = Vec::new();
-        Fault::possible(state, &mut faults);
+        Fault::possible(state, self.scope.has_two_locks, &mut faults);
         actions.extend(faults.into_iter().map(Action::Happens));
         (0..OPERATORS).for_each(|who| self.acts(state, who, actions));
     }
@@ -219,7 +222,7 @@ impl Model for World {
                 Some(next)
             }
             Action::Goes(who) => self.after(state, who, self.step(state, who)?),
-            Action::AddsVoter(who) => self.after(state, who, self.adds_voter(state, who)?),
+            Action::AddsVoter(who) => self.after(state, who, self.add_voter(state, who)?),
             Action::GivesUp(who) => self.after(state, who, self.give_up(state, who)?),
             Action::Dies(who) => {
                 let mut next = state.clone();
@@ -235,62 +238,5 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<Self>> {
         properties()
-    }
-}
-
-impl World {
-    /// An action, for a person.
-    pub fn told(&self, state: &State, action: &Action) -> String {
-        let step = |who: Who, step: Option<Step>| {
-            let act = step.map_or_else(|| "nothing".to_owned(), |step| step.act.to_string());
-            format!("operator {}, at {}: {act}", who + 1, point(state.operators[who].run))
-        };
-        match *action {
-            Action::Happens(fault) => fault.to_string(),
-            Action::Begins(who, run) => format!("operator {} begins: {}", who + 1, begun(run)),
-            Action::Goes(who) => step(who, self.step(state, who)),
-            Action::AddsVoter(who) => step(who, self.adds_voter(state, who)),
-            Action::GivesUp(who) => step(who, self.give_up(state, who)),
-            Action::Dies(who) => format!("operator {} dies, at {}", who + 1, point(state.operators[who].run)),
-            Action::Resumes(who) => format!("operator {} resumes", who + 1),
-            Action::Hangs(who) => format!("operator {} hangs in front of its call", who + 1),
-            Action::Lands(who) => match state.operators[who].life {
-                Life::Hangs(pending) => format!("the call of operator {} comes through: {}", who + 1, pending.call),
-                _ => format!("operator {}", who + 1),
-            },
-        }
-    }
-}
-
-fn begun(run: Run) -> String {
-    match run {
-        Run::Rollout(Rollout::Upgrade, _) => "upgrade.yaml".to_owned(),
-        Run::Rollout(Rollout::Restart(slot), _) => format!("member restart {}", name(slot)),
-        Run::Rollout(Rollout::Site(slot), _) => format!("site.yaml, which restarts {}", name(slot)),
-        Run::Change(change, _) => {
-            let old = name(change.old);
-            let how = format!("it is {:?}, ends at {:?}", change.was, change.ends).to_lowercase();
-            match change.new {
-                None => format!("member remove {old} ({how})"),
-                Some(new) => format!("member replace {old} by {} ({how})", name(new)),
-            }
-        }
-    }
-}
-
-fn point(run: Option<Run>) -> String {
-    match run {
-        None => "nothing".to_owned(),
-        Some(Run::Change(change, point)) => format!("{} of {}", format!("{point:?}").to_lowercase(), name(change.old)),
-        Some(Run::Rollout(_, Turn::Of { target, stage, .. })) => {
-            format!("the turn of {} ({})", name(target), format!("{stage:?}").to_lowercase())
-        }
-        Some(Run::Rollout(_, turn)) => format!("{turn:?}").to_lowercase(),
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.cluster)
     }
 }
