@@ -11,7 +11,7 @@ use crate::{
     list::{Call, Entry, Mask, Slot, has, with, without},
     operator::{Act, Meant, Run, Step, Who},
     rules::{Question, Was},
-    scope::Mended,
+    scope::Fixed,
     world::{State, World},
 };
 
@@ -134,7 +134,7 @@ impl World {
     }
 
     pub fn change_step(&self, state: &State, who: Who, change: Change, point: Point) -> Option<Step> {
-        let here = Here { world: self, mended: self.scope.mended, state, who, change };
+        let here = Here { world: self, fixed: self.scope.fixed, state, who, change };
         match point {
             Point::Decided => here.clear(),
             Point::Cleared => here.check(),
@@ -154,14 +154,14 @@ impl World {
     /// Asks for a voter where the run would add a learner.
     pub fn add_voter(&self, state: &State, who: Who) -> Option<Step> {
         let Some(Run::Change(change, Point::Removed)) = state.operators[who].run else { return None };
-        let step = Here { world: self, mended: self.scope.mended, state, who, change }.add(MemberChange::AddVoter)?;
+        let step = Here { world: self, fixed: self.scope.fixed, state, who, change }.add(MemberChange::AddVoter)?;
         matches!(step.act, Act::Call(_)).then_some(step)
     }
 
     /// A learner that does not get ready is removed again, and the run fails.
     pub fn give_up(&self, state: &State, who: Who) -> Option<Step> {
         let Some(Run::Change(change, Point::Started)) = state.operators[who].run else { return None };
-        let here = Here { world: self, mended: self.scope.mended, state, who, change };
+        let here = Here { world: self, fixed: self.scope.fixed, state, who, change };
         let slot = change.new?;
         let entry = state.cluster.list.of(slot).filter(|entry| entry.is_learner)?;
         let is_hopeless = !here.has_caught_up(slot) && here.is_led(change.during());
@@ -182,7 +182,7 @@ impl World {
 /// A change, as one operator sees it now.
 struct Here<'a> {
     world: &'a World,
-    mended: Mended,
+    fixed: Fixed,
     state: &'a State,
     who: Who,
     change: Change,
@@ -213,7 +213,7 @@ impl Here<'_> {
     /// The learner of an earlier attempt goes.
     fn clear(&self) -> Option<Step> {
         let new = self.change.new?;
-        if self.mended.leftover_is_learner && self.state.cluster.is_voter(new) {
+        if self.fixed.leftover_is_learner && self.state.cluster.is_voter(new) {
             return None;
         }
         Some(self.to(self.absent(self.state, self.change.during(), new, MemberChange::Remove)?, Point::Cleared))
@@ -234,7 +234,7 @@ impl Here<'_> {
         let (asked, before) = (self.change.before(), self.change.gate(Gate::Before));
         let look = self.world.look(self.state, self.who, asked);
         let sees_others = || self.world.rules.holds(&look, before, "unreachable-is-not-dead");
-        self.pass(asked, self.change.gate(Gate::Stop)) && (!self.mended.stop_asks_neighbours || sees_others())
+        self.pass(asked, self.change.gate(Gate::Stop)) && (!self.fixed.stop_asks_neighbours || sees_others())
     }
 
     fn retire_dead(&self) -> Option<Step> {
@@ -248,7 +248,7 @@ impl Here<'_> {
     }
 
     fn remove_dead(&self) -> Option<Step> {
-        let is_admitted = !self.mended.removal_has_gate || self.may_stop();
+        let is_admitted = !self.fixed.removal_has_gate || self.may_stop();
         if is_admitted { self.take_out_dead() } else { None }
     }
 
@@ -277,7 +277,7 @@ impl Here<'_> {
         }
         // Any other data is an error.
         if cluster.members[slot].data != Data::Lost {
-            let is_spared = self.mended.join_spares_voters && cluster.is_voter(slot);
+            let is_spared = self.fixed.join_spares_voters && cluster.is_voter(slot);
             let is_leftover = cluster.members[slot].is_joining && !is_spared;
             return is_leftover.then(|| self.to(Act::Retire(slot), Point::Removed));
         }
@@ -297,7 +297,7 @@ impl Here<'_> {
         let act = match entry {
             _ if cluster.runs(new) => Act::Pass,
             _ if cluster.is_own(new) => Act::Start(new, self.change.release),
-            entry if self.mended.join_starts_learners && is_wiped_voter(entry) => return None,
+            entry if self.fixed.join_starts_learners && is_wiped_voter(entry) => return None,
             _ => Act::Join(new, self.change.release),
         };
         Some(self.to(act, Point::Started))
@@ -330,7 +330,7 @@ impl Here<'_> {
 
     fn remove_alive(&self) -> Option<Step> {
         let (old, during) = (self.change.old, self.change.during());
-        if self.mended.replaced_is_counted && !self.change.is_counted(self.state) {
+        if self.fixed.replaced_is_counted && !self.change.is_counted(self.state) {
             return None;
         }
         let led = self.world.led_by_another(self.state, self.who, during, old)?;

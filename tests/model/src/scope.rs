@@ -14,12 +14,12 @@ pub struct Scope {
     pub has_two_locks: bool,
     /// A data folder that was not read is taken for an empty one, which etcdrun never does.
     pub trusts_unread: bool,
-    pub mended: Mended,
+    pub fixed: Fixed,
 }
 
 /// Gaps that the program has, as if they were closed: `tests::weaknesses` shows what each of them lets through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mended {
+pub struct Fixed {
     /// The removal of a failed member is behind a gate of its own, so that a resumed run passes it again.
     pub removal_has_gate: bool,
     /// `unreachable-is-not-dead` is asked right before the stop, too.
@@ -34,7 +34,7 @@ pub struct Mended {
     pub replaced_is_counted: bool,
 }
 
-impl Mended {
+impl Fixed {
     pub const ALL: Self = Self {
         removal_has_gate: true,
         stop_asks_neighbours: true,

@@ -1,6 +1,6 @@
 //! What is searched. Each scope is small enough to be seen as a whole. What is in none of them together was not searched together.
 
-use crate::{Goal, Limits, Mended, Scope, Tasks};
+use crate::{Fixed, Goal, Limits, Scope, Tasks};
 
 /// A scope, and what must be reachable in it: a search in which nothing comes to its end shows nothing.
 pub struct Named {
@@ -23,7 +23,7 @@ pub const fn of(voters: usize, tasks: Tasks, limits: Limits) -> Scope {
         hosts_say_strict: true,
         has_two_locks: false,
         trusts_unread: false,
-        mended: Mended::ALL,
+        fixed: Fixed::ALL,
     }
 }
 
@@ -73,7 +73,7 @@ pub static SMALL: &[Named] = &[
     Named {
         name: "three voters: old decisions",
         scope: Scope {
-            mended: Mended { leftover_is_learner: false, ..Mended::ALL },
+            fixed: Fixed { leftover_is_learner: false, ..Fixed::ALL },
             ..of(3, REPLACE, Limits { crashes: 1, deaths: 2, ..TWO_RUNS })
         },
         goals: &[Goal::Rebuilt, Goal::Moved],
