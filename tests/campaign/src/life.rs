@@ -191,7 +191,8 @@ impl<'a> Life<'a> {
         // One that is lost already has nothing more to lose; and more than a minority is another story.
         let victims: Vec<Member> = members.iter().filter(|member| !lost.contains(&&member.name)).cloned().collect();
         let spare = (members.len() - 1) / 2;
-        if fault.loses_data() && lost.len() + 1 > spare {
+        let is_alone = fault == Fault::Partitioned && members.len() < 2;
+        if is_alone || (fault.loses_data() && lost.len() + 1 > spare) {
             return Ok(None);
         }
         let (share, later) = (self.choice.below(1000), Duration::from_millis(self.choice.below(400) as u64));

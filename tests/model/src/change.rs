@@ -231,10 +231,11 @@ impl Here<'_> {
 
     /// The gate `stop`.
     fn may_stop(&self) -> bool {
-        let (asked, before) = (self.change.before(), self.change.gate(Gate::Before));
+        let (asked, target) = (self.change.before(), Some(self.change.old));
         let look = self.world.look(self.state, self.who, asked);
-        let sees_others = || self.world.rules.holds(&look, before, "unreachable-is-not-dead");
-        self.pass(asked, self.change.gate(Gate::Stop)) && (!self.fixed.stop_asks_neighbours || sees_others())
+        let removal = Question { target, change: Some(MemberChange::Remove), ..self.change.gate(Gate::Before) };
+        let is_dead = || self.world.rules.holds(&look, removal, "unreachable-is-not-dead");
+        self.pass(asked, self.change.gate(Gate::Stop)) && (!self.fixed.stop_asks_neighbours || is_dead())
     }
 
     fn retire_dead(&self) -> Option<Step> {

@@ -22,7 +22,8 @@ pub struct Scope {
 pub struct Fixed {
     /// The removal of a failed member is behind a gate of its own, so that a resumed run passes it again.
     pub removal_has_gate: bool,
-    /// `unreachable-is-not-dead` is asked right before the stop, too.
+    /// `unreachable-is-not-dead` is asked right before the stop, too. Also of a member that was no voter when this was decided: it is
+    /// stopped and removed all the same, and may be a voter by then.
     pub stop_asks_neighbours: bool,
     /// Data of an unfinished join is not moved aside while its member is a voter.
     pub join_spares_voters: bool,
