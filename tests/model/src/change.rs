@@ -54,7 +54,8 @@ pub enum Point {
     Retired,
     /// The new one may join.
     Removed,
-    Learner,
+    /// Its initial settings name these members.
+    Learner(Mask),
     Started,
     Promoted,
     /// Its initial settings are gone.
@@ -141,7 +142,7 @@ impl World {
             Point::Checked => here.retire_dead(),
             Point::Retired => here.remove_dead(),
             Point::Removed => here.add(MemberChange::AddLearner),
-            Point::Learner => here.start(),
+            Point::Learner(settings) => here.start(settings),
             Point::Started => here.promote(),
             Point::Promoted => Some(here.to(Act::Forget(change.new?), Point::Joined)),
             Point::Joined => here.see_serving(),
@@ -283,22 +284,24 @@ impl Here<'_> {
             return is_leftover.then(|| self.to(Act::Retire(slot), Point::Removed));
         }
         if cluster.list.has(slot) {
-            return Some(self.to(Act::Pass, Point::Learner));
+            return Some(self.to(Act::Pass, Point::Learner(cluster.list.mask())));
         }
         let during = self.change.during();
         let look = self.world.look(self.state, self.who, during).named(slot);
         let may_join = self.is_led(during) && self.world.rules.may_change(&look, slot, as_what);
         let call = Call::Add { slot, is_learner: as_what != MemberChange::AddVoter };
-        may_join.then(|| self.to(Act::Call(call), Point::Learner))
+        may_join.then(|| self.to(Act::Call(call), Point::Learner(with(cluster.list.mask(), slot))))
     }
 
-    fn start(&self) -> Option<Step> {
+    fn start(&self, settings: Mask) -> Option<Step> {
         let (new, cluster) = (self.change.new?, &self.state.cluster);
         let entry = cluster.list.of(new).filter(|_| self.reaches(new))?;
         let act = match entry {
             _ if cluster.runs(new) => Act::Pass,
             _ if cluster.is_own(new) => Act::Start(new, self.change.release),
             entry if self.fixed.join_starts_learners && is_wiped_voter(entry) => return None,
+            // etcd does not start for the first time with other members than there are.
+            _ if settings != cluster.list.mask() => return None,
             _ => Act::Join(new, self.change.release),
         };
         Some(self.to(act, Point::Started))

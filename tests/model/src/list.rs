@@ -69,6 +69,10 @@ impl List {
         self.0[slot] & LISTED != 0
     }
 
+    pub fn mask(&self) -> Mask {
+        (0..SLOTS).filter(|slot| self.has(*slot)).fold(0, with)
+    }
+
     pub fn is_voter(&self, slot: Slot) -> bool {
         self.0[slot] & (LISTED | LEARNER) == LISTED
     }

@@ -1,6 +1,7 @@
 //! Members that do not differ: what happens to one of them need not be searched for the others.
 
 use crate::{
+    change::Point,
     list::{List, Mask, Slot, has, with},
     operator::{Life, Operator, Run},
     rollout::{Rollout, Turn},
@@ -21,7 +22,10 @@ impl State {
                 && cluster.members.iter().all(|member| is_same_in(&member.knows))
                 && [self.inventory, self.leaving].into_iter().chain(self.cuts).all(is_in_both)
                 && self.operators.iter().all(|operator| match operator.run {
-                    Some(Run::Change(change, _)) => is_in_both(change.well) && is_in_both(change.after),
+                    Some(Run::Change(change, point)) => {
+                        let settings = if let Point::Learner(settings) = point { settings } else { 0 };
+                        [change.well, change.after, settings].into_iter().all(is_in_both)
+                    }
                     Some(Run::Rollout(_, Turn::Of { before, .. })) => is_same_in(&before),
                     _ => true,
                 })

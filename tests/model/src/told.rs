@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::{
+    change::Point,
     list::name,
     operator::{Life, Run, Step, Who},
     rollout::{Rollout, Turn},
@@ -52,6 +53,7 @@ fn begun(run: Run) -> String {
 fn point(run: Option<Run>) -> String {
     match run {
         None => "nothing".to_owned(),
+        Some(Run::Change(change, Point::Learner(_))) => format!("learner of {}", name(change.old)),
         Some(Run::Change(change, point)) => format!("{} of {}", format!("{point:?}").to_lowercase(), name(change.old)),
         Some(Run::Rollout(_, Turn::Of { target, stage, .. })) => {
             format!("the turn of {} ({})", name(target), format!("{stage:?}").to_lowercase())
