@@ -3,19 +3,22 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
+use futures_util::future::join_all;
 
 use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{CheckArgs, ConnectionArgs, InventoryArgs, duration},
+    input::{Input, Opening},
     run::reach,
     runtime::runtime,
     site::Site,
 };
 use crate::{
     execute::{HostLocks, Unlocking},
-    inventory::HostId,
-    model::one_line,
+    inventory::{HostId, Inventory},
+    model::{HostName, one_line},
     report::MultiProgress,
+    source::disk,
     state::{RunState, StateError, StateFolder},
 };
 
@@ -59,19 +62,40 @@ const WAIT: Duration = Duration::from_secs(60);
 pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let mut site = Site::load(&args.inventory.known, args.state_dir.as_deref(), invocation)?;
     let id = run_id(args, &site.state)?;
-    let hosts = site.select(args.inventory.only.limit.as_deref(), invocation)?;
-    let Site { mut inventory, state, .. } = site;
-    let hosts = hosts.unwrap_or_else(|| inventory.hosts().map(|host| host.id).collect());
-    let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
+    let limited = site.select(args.inventory.only.limit.as_deref(), invocation)?;
+    let Site { inventory, state, .. } = site;
+    let then = limited.is_none().then(|| inventory_then(args, &state, &id, invocation)).flatten();
+    let is_new = |host: &HostName| inventory.host(host.as_str()).is_none();
+    let added = then.map(|then| {
+        let hosts: Vec<HostId> = then.hosts().filter(|host| is_new(&host.name)).map(|host| host.id).collect();
+        (then, hosts)
+    });
+    let hosts = limited.unwrap_or_else(|| inventory.hosts().map(|host| host.id).collect());
+    let mut places = Vec::new();
+    for (mut inventory, hosts) in [(inventory, hosts)].into_iter().chain(added.filter(|(_, hosts)| !hosts.is_empty())) {
+        let (connector, options) = reach(&mut inventory, &args.connection, &state, MultiProgress::new(), invocation)?;
+        places.push((Unlocking::new(Arc::new(inventory), connector, &options, &id), hosts));
+    }
     let runtime = runtime()?;
-    let unlocking = Unlocking::new(Arc::new(inventory), connector, &options, &id);
     let result = runtime.block_on(async {
-        let result = unlock(args, &unlocking, &hosts, &id, invocation).await;
-        unlocking.close().await;
+        let result = unlock(args, &places, &id, invocation).await;
+        for (unlocking, _) in &places {
+            unlocking.close().await;
+        }
         result
     });
     runtime.shutdown_background();
     result
+}
+
+/// The inventory that a run of ours had, if it can be read: a change of members works on hosts that the file gets at its end.
+fn inventory_then(args: &UnlockArgs, state: &StateFolder, id: &str, invocation: &Invocation) -> Option<Inventory> {
+    let inputs = state.find(id).ok()?.bundle().ok()?.inputs(state).ok()?;
+    disk::replay(inputs, || {
+        let mut input = Input::new(&args.inventory.known.keys, Opening::All, invocation);
+        let inventory = input.inventory(&args.inventory.known, invocation);
+        (!input.diagnostics.has_errors()).then_some(inventory)
+    })
 }
 
 /// The whole name. A run of somebody else is not in our state folder, and has to be named in full.
@@ -90,12 +114,12 @@ fn is_going_on(id: &str) -> CliError {
 
 async fn unlock(
     args: &UnlockArgs,
-    unlocking: &Unlocking,
-    hosts: &[HostId],
+    places: &[(Unlocking, Vec<HostId>)],
     id: &str,
     invocation: &Invocation,
 ) -> Result<Exit, CliError> {
-    let found = unlocking.look(hosts).await;
+    let of_place = join_all(places.iter().map(|(unlocking, hosts)| unlocking.look(hosts))).await;
+    let found: Vec<&HostLocks> = of_place.iter().flatten().collect();
     let missed = describe_missed(&found);
     if !args.force {
         refuse_alive(&found, id)?;
@@ -105,7 +129,7 @@ async fn unlock(
             return Ok(Exit::Unreachable);
         }
     }
-    if !found.iter().any(HostLocks::has_locks) && missed.is_empty() {
+    if !found.iter().any(|it| it.has_locks()) && missed.is_empty() {
         let help = "a run of another operator needs its full ID".to_owned();
         return Err(CliError::usage_with_help(format!("no host has a lock of the run {id}"), Some(help)));
     }
@@ -114,14 +138,19 @@ async fn unlock(
         invocation.print(&(missed.clone() + &held.collect::<String>()))?;
         return Ok(if missed.is_empty() { Exit::Success } else { Exit::Unreachable });
     }
-    let broken = unlocking.break_all(&found, args.wait.unwrap_or(WAIT)).await;
+    let wait = args.wait.unwrap_or(WAIT);
+    let breaking = places.iter().zip(&of_place).map(|((unlocking, _), found)| unlocking.break_all(found, wait));
+    let broken_at = join_all(breaking).await;
+    let broken: Vec<&HostLocks> = broken_at.iter().flatten().collect();
     let is_busy = broken.iter().any(|answer| !answer.busy().is_empty());
     let mut text = missed.clone() + &describe_broken(&broken, args.end);
     let mut unended = is_busy && !args.end;
     if is_busy && args.end {
-        for (host, error) in unlocking.end(&broken).await {
-            text += &format!("{host}: cannot end it: {error}\n");
-            unended = true;
+        for ((unlocking, _), broken) in places.iter().zip(&broken_at) {
+            for (host, error) in unlocking.end(broken).await {
+                text += &format!("{host}: cannot end it: {error}\n");
+                unended = true;
+            }
         }
     }
     invocation.print(&text)?;
@@ -134,8 +163,8 @@ async fn unlock(
 }
 
 /// A run that goes on, or of which nobody here can tell, is not broken by accident.
-fn refuse_alive(found: &[HostLocks], id: &str) -> Result<(), CliError> {
-    for owner in found.iter().flat_map(HostLocks::owners) {
+fn refuse_alive(found: &[&HostLocks], id: &str) -> Result<(), CliError> {
+    for owner in found.iter().flat_map(|it| it.owners()) {
         match owner.is_alive() {
             Some(false) => {}
             Some(true) => return Err(is_going_on(id)),
@@ -153,15 +182,15 @@ fn refuse_alive(found: &[HostLocks], id: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-fn describe_missed(found: &[HostLocks]) -> String {
+fn describe_missed(found: &[&HostLocks]) -> String {
     let lines = found.iter().filter_map(|answer| {
         answer.result.as_ref().err().map(|error| format!("{}: unreachable: {error}\n", answer.host))
     });
     lines.collect()
 }
 
-fn describe_broken(broken: &[HostLocks], end: bool) -> String {
-    let line = |answer: &HostLocks| match &answer.result {
+fn describe_broken(broken: &[&HostLocks], end: bool) -> String {
+    let line = |answer: &&HostLocks| match &answer.result {
         Err(error) => format!("{}: not broken: {error}\n", answer.host),
         Ok(released) if released.busy.is_empty() => format!("{}: {} broken\n", answer.host, released.count),
         Ok(released) => {

@@ -11,7 +11,6 @@ use crate::{
     list::{Call, Entry, Mask, Slot, has, with, without},
     operator::{Act, Meant, Run, Step, Who},
     rules::{Question, Was},
-    scope::Fixed,
     world::{State, World},
 };
 
@@ -26,6 +25,8 @@ pub struct Change {
     pub well: Mask,
     pub is_whole: bool,
     pub after: Mask,
+    /// How many voters there were.
+    pub voters: usize,
     /// What the new one runs: as the member through which the cluster is spoken to.
     pub release: Release,
 }
@@ -95,7 +96,7 @@ impl Change {
             target: (gate == Gate::Stop || !is_addition).then_some(self.old),
             change: (gate != Gate::Begin).then_some(self.first()),
             decided: (!self.is_alive() && gate != Gate::Begin).then_some(Decided::Dead),
-            is_fenced: self.ends == Ends::Guest && gate == Gate::Before,
+            is_fenced: self.ends == Ends::Guest && gate != Gate::Begin,
             ..Question::at(Profile::Replace, gate)
         }
     }
@@ -126,6 +127,7 @@ impl World {
                 well: decision.well,
                 is_whole: decision.is_whole,
                 after: new.map_or(rest, |new| with(rest, new)),
+                voters: state.cluster.voters().count(),
                 release: state.cluster.members[decision.via].release,
             };
             let has_leftover = new.is_some_and(|new| has(decision.learners, new));
@@ -135,7 +137,7 @@ impl World {
     }
 
     pub fn change_step(&self, state: &State, who: Who, change: Change, point: Point) -> Option<Step> {
-        let here = Here { world: self, fixed: self.scope.fixed, state, who, change };
+        let here = Here { world: self, state, who, change };
         match point {
             Point::Decided => here.clear(),
             Point::Cleared => here.check(),
@@ -155,14 +157,14 @@ impl World {
     /// Asks for a voter where the run would add a learner.
     pub fn add_voter(&self, state: &State, who: Who) -> Option<Step> {
         let Some(Run::Change(change, Point::Removed)) = state.operators[who].run else { return None };
-        let step = Here { world: self, fixed: self.scope.fixed, state, who, change }.add(MemberChange::AddVoter)?;
+        let step = Here { world: self, state, who, change }.add(MemberChange::AddVoter)?;
         matches!(step.act, Act::Call(_)).then_some(step)
     }
 
     /// A learner that does not get ready is removed again, and the run fails.
     pub fn give_up(&self, state: &State, who: Who) -> Option<Step> {
         let Some(Run::Change(change, Point::Started)) = state.operators[who].run else { return None };
-        let here = Here { world: self, fixed: self.scope.fixed, state, who, change };
+        let here = Here { world: self, state, who, change };
         let slot = change.new?;
         let entry = state.cluster.list.of(slot).filter(|entry| entry.is_learner)?;
         let is_hopeless = !here.has_caught_up(slot) && here.is_led(change.during());
@@ -183,7 +185,6 @@ impl World {
 /// A change, as one operator sees it now.
 struct Here<'a> {
     world: &'a World,
-    fixed: Fixed,
     state: &'a State,
     who: Who,
     change: Change,
@@ -214,7 +215,7 @@ impl Here<'_> {
     /// The learner of an earlier attempt goes.
     fn clear(&self) -> Option<Step> {
         let new = self.change.new?;
-        if self.fixed.leftover_is_learner && self.state.cluster.is_voter(new) {
+        if self.state.cluster.is_voter(new) {
             return None;
         }
         Some(self.to(self.absent(self.state, self.change.during(), new, MemberChange::Remove)?, Point::Cleared))
@@ -232,11 +233,7 @@ impl Here<'_> {
 
     /// The gate `stop`.
     fn may_stop(&self) -> bool {
-        let (asked, target) = (self.change.before(), Some(self.change.old));
-        let look = self.world.look(self.state, self.who, asked);
-        let removal = Question { target, change: Some(MemberChange::Remove), ..self.change.gate(Gate::Before) };
-        let is_dead = || self.world.rules.holds(&look, removal, "unreachable-is-not-dead");
-        self.pass(asked, self.change.gate(Gate::Stop)) && (!self.fixed.stop_asks_neighbours || is_dead())
+        self.pass(self.change.before(), self.change.gate(Gate::Stop))
     }
 
     fn retire_dead(&self) -> Option<Step> {
@@ -250,8 +247,7 @@ impl Here<'_> {
     }
 
     fn remove_dead(&self) -> Option<Step> {
-        let is_admitted = !self.fixed.removal_has_gate || self.may_stop();
-        if is_admitted { self.take_out_dead() } else { None }
+        if self.may_stop() { self.take_out_dead() } else { None }
     }
 
     fn take_out_dead(&self) -> Option<Step> {
@@ -267,7 +263,7 @@ impl Here<'_> {
         }
         let Some(entry) = state.cluster.list.of(slot) else { return Some(Act::Pass) };
         let look = self.world.look(state, self.who, asked).named(slot);
-        let may_go = entry.is_learner || self.world.rules.may_change(&look, slot, change);
+        let may_go = entry.is_learner || self.world.rules.may_change(&look, slot, change, self.change.voters);
         may_go.then_some(Act::Call(Call::Remove { slot, generation: entry.generation }))
     }
 
@@ -279,8 +275,7 @@ impl Here<'_> {
         }
         // Any other data is an error.
         if cluster.members[slot].data != Data::Lost {
-            let is_spared = self.fixed.join_spares_voters && cluster.is_voter(slot);
-            let is_leftover = cluster.members[slot].is_joining && !is_spared;
+            let is_leftover = cluster.members[slot].is_joining && self.is_no_voter(slot);
             return is_leftover.then(|| self.to(Act::Retire(slot), Point::Removed));
         }
         if cluster.list.has(slot) {
@@ -288,9 +283,14 @@ impl Here<'_> {
         }
         let during = self.change.during();
         let look = self.world.look(self.state, self.who, during).named(slot);
-        let may_join = self.is_led(during) && self.world.rules.may_change(&look, slot, as_what);
+        let may_join = self.is_led(during) && self.world.rules.may_change(&look, slot, as_what, self.change.voters);
         let call = Call::Add { slot, is_learner: as_what != MemberChange::AddVoter };
         may_join.then(|| self.to(Act::Call(call), Point::Learner(with(cluster.list.mask(), slot))))
+    }
+
+    /// The gate before data of an earlier attempt is moved aside.
+    fn is_no_voter(&self, slot: Slot) -> bool {
+        self.pass(self.change.during(), gone(slot))
     }
 
     fn start(&self, settings: Mask) -> Option<Step> {
@@ -299,7 +299,7 @@ impl Here<'_> {
         let act = match entry {
             _ if cluster.runs(new) => Act::Pass,
             _ if cluster.is_own(new) => Act::Start(new, self.change.release),
-            entry if self.fixed.join_starts_learners && is_wiped_voter(entry) => return None,
+            entry if is_wiped_voter(entry) => return None,
             // etcd does not start for the first time with other members than there are.
             _ if settings != cluster.list.mask() => return None,
             _ => Act::Join(new, self.change.release),
@@ -316,7 +316,7 @@ impl Here<'_> {
         }
         let look = self.world.look(self.state, self.who, during).named(slot);
         let is_ready = self.reaches(slot) && self.has_caught_up(slot);
-        let may_vote = is_ready && self.world.rules.may_change(&look, slot, MemberChange::Promote);
+        let may_vote = is_ready && self.world.rules.may_change(&look, slot, MemberChange::Promote, self.change.voters);
         let call = Call::Promote { slot, generation: entry.generation };
         let meant = self.change.meant_by_promotion();
         may_vote.then(|| Step { meant, ..self.to(Act::Call(call), Point::Promoted) })
@@ -334,9 +334,6 @@ impl Here<'_> {
 
     fn remove_alive(&self) -> Option<Step> {
         let (old, during) = (self.change.old, self.change.during());
-        if self.fixed.replaced_is_counted && !self.change.is_counted(self.state) {
-            return None;
-        }
         let led = self.world.led_by_another(self.state, self.who, during, old)?;
         let removal = if self.change.new.is_some() { MemberChange::RemoveReplaced } else { MemberChange::Shrink };
         let act = self.absent(&led, during, old, removal)?;
@@ -345,9 +342,7 @@ impl Here<'_> {
 
     fn retire_alive(&self) -> Option<Step> {
         let old = self.change.old;
-        let question =
-            Question { target: Some(old), decided: Some(Decided::Gone), ..Question::at(Profile::Replace, Gate::Stop) };
-        let may_stop = self.pass(self.change.after, question) && self.reaches(old);
+        let may_stop = self.pass(self.change.after, gone(old)) && self.reaches(old);
         may_stop.then(|| self.to(Act::Retire(old), Point::Settling))
     }
 
@@ -358,18 +353,17 @@ impl Here<'_> {
     }
 }
 
+/// The gate `stop` for a member that was no voter when this was decided.
+fn gone(slot: Slot) -> Question {
+    Question { target: Some(slot), decided: Some(Decided::Gone), ..Question::at(Profile::Replace, Gate::Stop) }
+}
+
 /// A voter without its data, which would forget what it has agreed to.
 fn is_wiped_voter(entry: Entry) -> bool {
     !entry.is_learner && entry.has_started
 }
 
 impl Change {
-    /// Whether enough voters are left once the old one goes.
-    fn is_counted(&self, state: &State) -> bool {
-        let (voters, members) = (state.cluster.voters().count(), self.after.count_ones() as usize);
-        self.new.is_none() || !state.cluster.is_voter(self.old) || voters > members
-    }
-
     fn meant_by_promotion(&self) -> Meant {
         let takes_place = self.new != Some(self.old) && !self.is_alive();
         Meant { is_settled: takes_place.then_some(self.old), leaves: None }

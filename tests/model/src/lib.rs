@@ -32,5 +32,5 @@ mod world;
 
 pub use cluster::Cluster;
 pub use promises::{Goal, Promise};
-pub use scope::{Fixed, Limits, Scope, Tasks};
+pub use scope::{Limits, Scope, Tasks};
 pub use world::{Action, State, World};

@@ -52,10 +52,8 @@ enum Kind {
     Gate,
     /// `etcd_service`, before any restart
     Restart,
-    /// `etcd_member`, before it changes the list
-    Step,
-    /// Nobody yet: a rule that should be asked.
-    One(&'static str),
+    /// `etcd_member`, before it changes the list; and how many voters there were when that was decided
+    Step(usize),
 }
 
 type Key = (Kind, (Profile, Gate), Option<Slot>, (Option<u8>, Option<u8>), Option<List>, bool);
@@ -96,13 +94,6 @@ impl Rules {
         })
     }
 
-    /// Whether one rule of a gate holds. One that is switched off does.
-    pub fn holds(&self, look: &Look, question: Question, rule: &'static str) -> bool {
-        self.answers.of((look.clone(), question.key(Kind::One(rule))), || {
-            self.is_clear(at_gate(look, question).against().map(|finding| finding.rule).filter(|id| *id == rule))
-        })
-    }
-
     /// Whether `etcd_service` may restart a member that runs.
     pub fn may_restart(&self, look: &Look, target: Slot) -> bool {
         let question = Question { target: Some(target), ..Question::at(Profile::Restart, Gate::Stop) };
@@ -114,15 +105,16 @@ impl Rules {
     }
 
     /// Whether `etcd_member` may change the list. What only hosts know is not asked there.
-    pub fn may_change(&self, look: &Look, target: Slot, change: MemberChange) -> bool {
+    pub fn may_change(&self, look: &Look, target: Slot, change: MemberChange, voters_then: usize) -> bool {
         let question =
             Question { target: Some(target), change: Some(change), ..Question::at(Profile::Replace, Gate::Before) };
-        self.answers.of((look.clone(), question.key(Kind::Step)), || {
+        self.answers.of((look.clone(), question.key(Kind::Step(voters_then))), || {
             let (now, names, target) = (look.observation(), look.names(), name(target));
             let consent = Consent { no_snapshot: true, outage: true, ..Consent::default() };
             let situation = Situation {
                 target: Some(&target),
                 change: Some(change),
+                voters_then: Some(voters_then),
                 consent,
                 planning: true,
                 ..Situation::new(&names, &now)

@@ -14,36 +14,6 @@ pub struct Scope {
     pub has_two_locks: bool,
     /// A data folder that was not read is taken for an empty one, which etcdrun never does.
     pub trusts_unread: bool,
-    pub fixed: Fixed,
-}
-
-/// Gaps that the program has, as if they were closed: `tests::weaknesses` shows what each of them lets through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fixed {
-    /// The removal of a failed member is behind a gate of its own, so that a resumed run passes it again.
-    pub removal_has_gate: bool,
-    /// `unreachable-is-not-dead` is asked right before the stop, too. Also of a member that was no voter when this was decided: it is
-    /// stopped and removed all the same, and may be a voter by then.
-    pub stop_asks_neighbours: bool,
-    /// Data of an unfinished join is not moved aside while its member is a voter.
-    pub join_spares_voters: bool,
-    /// A join does not start who is listed as a voter already.
-    pub join_starts_learners: bool,
-    /// The learner of an earlier attempt is removed only while it is a learner.
-    pub leftover_is_learner: bool,
-    /// A member goes as replaced only if as many voters are left as there will be members.
-    pub replaced_is_counted: bool,
-}
-
-impl Fixed {
-    pub const ALL: Self = Self {
-        removal_has_gate: true,
-        stop_asks_neighbours: true,
-        join_spares_voters: true,
-        join_starts_learners: true,
-        leftover_is_learner: true,
-        replaced_is_counted: true,
-    };
 }
 
 /// What operators may begin.

@@ -30,7 +30,7 @@ fn serves(site: &Site) {
     until("the cluster serves", || site.etcdctl(&["put", "probe", "x"]).contains("OK"));
 }
 
-fn says(said: &Said, words: &str) {
+pub(super) fn says(said: &Said, words: &str) {
     let all = format!("{}{}", said.stdout, said.stderr);
     assert!(all.contains(words), "no `{words}` in:\n{all}");
 }

@@ -15,7 +15,7 @@ fn member(site: &Site, words: &[&str]) -> Said {
     site.place.folder.run(&[&["member"], words, &["-i", "inventory.yaml"]].concat())
 }
 
-fn list(site: &Site) -> String {
+pub(super) fn list(site: &Site) -> String {
     let ask = || site.etcdctl(&["member", "list"]);
     // etcdctl asks whom it likes, and a learner does not know.
     let said = (0..20).map(|_| ask()).find(|said| !said.contains("not supported for learner")).unwrap();
@@ -24,7 +24,7 @@ fn list(site: &Site) -> String {
 }
 
 /// etcd is killed on a member, and its data is gone: the machine came back empty.
-fn lose(site: &Site, place: usize) {
+pub(super) fn lose(site: &Site, place: usize) {
     site.place.hosts[place]
         .run(&["sh", "-c", "systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf /var/lib/etcd/data/*"])
         .unwrap();
@@ -281,7 +281,7 @@ fn raise_corrupt(site: &Site, name: &str) -> String {
 }
 
 /// Three members and a spare machine, whose name and address come along.
-fn with_spare() -> (Site, String, String) {
+pub(super) fn with_spare() -> (Site, String, String) {
     let site = Site::formed_beside(3, 1, "3.6", PLAIN);
     let (spare, address) = (site.place.hosts[3].name().to_owned(), site.place.hosts[3].address().to_string());
     (site, spare, address)

@@ -21,6 +21,7 @@ mod leftovers;
 mod libvirt;
 mod members;
 mod orphans;
+mod overtaken;
 mod plan;
 mod recover;
 mod rollout_clusters;

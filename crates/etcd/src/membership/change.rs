@@ -45,6 +45,8 @@ pub struct Change {
     pub waived: bool,
     /// Whether a learner of an earlier attempt is in the way.
     pub leftover: bool,
+    /// How many voters there are when this is decided.
+    pub voters: usize,
     /// Whether all members that stay are well.
     pub whole: bool,
     pub snapshot: bool,

@@ -375,6 +375,7 @@ impl<F: Files> Draft<'_, F> {
             fence: ends.fence,
             waived: ends.waived,
             leftover: new.is_some_and(|new| self.situation.has_learner(&new.name, &url)),
+            voters: self.situation.observation.voters().count(),
             whole,
             snapshot: *snapshot && *verb != Verb::Restart,
             allow_outage: *allow_outage,

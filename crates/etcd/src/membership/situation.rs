@@ -102,6 +102,7 @@ impl Situation {
         }
         let old = request.old.as_deref();
         self.check_others(request.verb, old)?;
+        self.check_missing(request)?;
         match (request.verb, old.map(|old| (old, self.condition(old)))) {
             (Verb::Remove, Some((old, Condition::Alive))) if well.len() - 1 < (voters - 1) / 2 + 1 => {
                 Err(Refusal::gate(
@@ -121,6 +122,24 @@ impl Situation {
                 "",
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// A healthy member is replaced only while all others are there: what comes may be meant for the place of one that is missing.
+    fn check_missing(&self, request: &Request) -> Result<(), Refusal> {
+        let Some(old) = request.old.as_deref().filter(|old| self.condition(old) == Condition::Alive) else {
+            return Ok(());
+        };
+        let comes = |name: &str| request.new_name.as_deref() == Some(name);
+        let is_voter = |name: &str| self.observation.voters().any(|voter| voter.name == name);
+        let missing =
+            self.observation.members.iter().map(|seen| seen.name.as_str()).find(|name| !is_voter(name) && !comes(name));
+        match missing.filter(|_| matches!(request.verb, Verb::Replace | Verb::Move)) {
+            None => Ok(()),
+            Some(missing) => Err(Refusal::gate(
+                format!("{missing} is not a voter of `{}`, and {old} is healthy: {missing} comes first", self.cluster),
+                format!("run `etcdrun member replace {missing}`, or remove {missing} from the inventory"),
+            )),
         }
     }
 

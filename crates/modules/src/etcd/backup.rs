@@ -1,9 +1,6 @@
 //! `etcd_backup`: the data of a cluster, compressed and on request encrypted, in a folder or a bucket.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -13,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
     cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
-    snapshot::order,
+    snapshot::{no_source, sources},
     unwritten::PROCESS,
 };
 use crate::{
@@ -29,7 +26,7 @@ use etcdrun_etcd::{
     etcd::{
         Credential, EtcdError, MemberClient, Pace,
         agree::{Agreement, KeysHash, in_order, keys_hash},
-        observe::{View, observe},
+        observe::View,
         pipe::pipe,
         snapshot::{self, Snapshot, SnapshotError},
     },
@@ -122,7 +119,6 @@ struct Take {
     keep: Keep,
 }
 
-const LOOK: Duration = Duration::from_secs(10);
 /// Before a certificate ends, whoever looks after backups should hear of it for a while.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -157,11 +153,10 @@ impl EngineAction for Take {
                 },
             };
             let warning = warning + &self.said_of_place(&store, &keys, is_new).await?;
-            let now = observe(&clients, LOOK).await;
-            let nobody = format!("no member of `{}` is healthy enough to take a backup from", cluster.name);
-            let mut failure = ActionError::Failed(nobody);
+            let (now, order) = sources(&clients, self.module.through.as_deref()).await;
+            let mut failure = no_source(&cluster.name, &now);
             let members = in_order(&clients, &now);
-            for client in order(&clients, &now, self.module.through.as_deref()) {
+            for client in order {
                 let Some(view) = now.view(&client.name) else {
                     failure = ActionError::Failed(format!("{} does not answer", client.name));
                     continue;

@@ -39,6 +39,12 @@ pub struct EtcdMember {
     /// Another member has already replaced it.
     #[serde(default)]
     replaced: bool,
+    /// How many voters the cluster had when the replacement was decided; a replaced member is removed only if there are more now.
+    #[serde(default)]
+    voters: Option<usize>,
+    /// Remove it only if it is a learner.
+    #[serde(default)]
+    learner: bool,
     /// Allow the cluster to have one member less, for good.
     #[serde(default)]
     allow_shrink: bool,
@@ -174,6 +180,7 @@ impl Change {
             cluster: &self.cluster.name,
             target: Some(&self.module.name),
             change: Some(change),
+            voters_then: self.module.voters,
             consent,
             planning: true,
             ..Situation::new(&names, now)
@@ -337,6 +344,7 @@ impl Change {
             EtcdMember { allow_shrink: true, .. } => MemberChange::Shrink,
             _ => MemberChange::Remove,
         };
+        self.is_meant(listed)?;
         if let Some(outcome) = if listed.is_learner { None } else { self.foresee(context, now, change)? } {
             return Ok(outcome);
         }
@@ -346,6 +354,22 @@ impl Change {
         self.take_out(context, clients, listed.id, (!listed.is_learner).then_some(change)).await?;
         Ok(Outcome { msg: "removed; its data can never rejoin".into(), ..Outcome::changed() }
             .with("id", format!("{:x}", listed.id)))
+    }
+
+    /// A learner that was in the way may have become a voter.
+    fn is_meant(&self, listed: &Listed) -> Result<(), ActionError> {
+        if self.module.learner { self.is_learner(listed) } else { Ok(()) }
+    }
+
+    fn is_learner(&self, listed: &Listed) -> Result<(), ActionError> {
+        let name = &self.module.name;
+        match listed.is_learner {
+            true => Ok(()),
+            false => Err(ActionError::Refused(format!(
+                "{name} is a voter, and no learner of an earlier attempt: it was not removed; see `etcdrun status {}`, and run the command again instead of `etcdrun resume`",
+                self.cluster.name
+            ))),
+        }
     }
 
     /// A voter goes only while the rules let it, also after tries that took long.
@@ -360,10 +384,11 @@ impl Change {
         for attempt in 0.. {
             let now = self.named(led(clients).await);
             let asked = asked(clients, &now, attempt)?;
-            if !now.list().iter().any(|member| member.id == id) {
-                return Ok(());
+            let Some(listed) = now.list().iter().find(|member| member.id == id) else { return Ok(()) };
+            match judged {
+                Some(change) => self.judge(&now, change)?,
+                None => self.is_learner(listed)?,
             }
-            judged.map_or(Ok(()), |change| self.judge(&now, change))?;
             fence(context).await?;
             let removed = async {
                 let mut client = asked.client().await?;

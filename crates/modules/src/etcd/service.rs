@@ -148,11 +148,26 @@ impl Converge {
             if has_run && clients.len() > 1 && !self.module.allow_outage {
                 self.can_be_told(&now, next, looked.data.get("peers").and_then(Value::as_str))?;
             }
+            let has_nothing = looked.data.get("has_data").is_some_and(|data| *data == false);
+            if has_nothing {
+                self.has_not_forgotten(&now)?;
+            }
             self.tell_address(context, &clients, &now, next).await?;
         }
         let outcome = context.run(self.payload("start")).await?;
         self.remember(context, outcome.failed);
         Ok(outcome.with("restarted", false))
+    }
+
+    /// A voter that has lost its data does not know any more what it has agreed to. One that never started has no name in the list.
+    fn has_not_forgotten(&self, now: &Observation) -> Result<(), ActionError> {
+        let name = self.module.name.as_str();
+        match now.voters().any(|voter| voter.name == name) {
+            false => Ok(()),
+            true => Err(ActionError::Refused(format!(
+                "{name} is a voter, and has no data: with an empty data directory it would break promises that it has made to the others; to give it its data again, run `etcdrun member replace {name}`"
+            ))),
+        }
     }
 
     async fn restart(

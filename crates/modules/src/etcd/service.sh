@@ -74,12 +74,15 @@ waits() {
     return 1
 }
 
-# Whether the server has ever run with the settings among these files.
-has_data() {
+# Says whether the server has ever run with the settings among these files, if they say where.
+find_data() {
     for file; do
-        case $file in *.env) if [ -f "$file" ] && [ -d "$(value_of ETCD_DATA_DIR < "$file")/member" ]; then return 0; fi ;; esac
+        case $file in *.env) ;; *) continue ;; esac
+        folder=$(value_of ETCD_DATA_DIR < "$file" 2> /dev/null)
+        if [ -z "$folder" ]; then continue; fi
+        if [ -d "$folder/member" ]; then result_bool has_data 1; else result_bool has_data ''; fi
+        return 0
     done
-    return 1
 }
 
 # Puts into place what waits for the start.
@@ -116,7 +119,7 @@ look)
         peers=$(tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | value_of ETCD_LISTEN_PEER_URLS)
     else
         peers=$(next_peers)
-        if has_data "$@"; then result_bool has_data 1; fi
+        find_data "$@"
     fi
     if [ "$peers" ]; then result peers "$peers"; fi
     ;;

@@ -22,7 +22,7 @@ use crate::{
 };
 use etcdrun_etcd::etcd::{
     MemberClient, Pace,
-    observe::{Observation, observe},
+    observe::{Observation, Seen, observe, settled},
     rules::SNAPSHOT_AGE,
     snapshot::{self, Snapshot, SnapshotError},
 };
@@ -122,8 +122,6 @@ struct Take {
     dest: PathBuf,
 }
 
-const LOOK: Duration = Duration::from_secs(10);
-
 impl EngineAction for Take {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
         Box::pin(async move {
@@ -141,10 +139,9 @@ impl EngineAction for Take {
                 return Ok(Outcome { msg, ..Outcome::changed() }.with("dest", dest.display().to_string()));
             }
             let clients = self.cluster.clients(context).await?;
-            let now = observe(&clients, LOOK).await;
-            let nobody = format!("no member of `{}` is healthy enough to take a snapshot from", self.cluster.name);
-            let mut failure = ActionError::Failed(nobody);
-            for client in order(&clients, &now, self.module.through.as_deref()) {
+            let (now, order) = sources(&clients, self.module.through.as_deref()).await;
+            let mut failure = no_source(&self.cluster.name, &now);
+            for client in order {
                 match self.take(context, client, &dest).await {
                     Ok(snapshot) => {
                         let revision = now.view(&client.name).map_or(0, |view| view.revision);
@@ -254,7 +251,25 @@ impl Take {
 }
 
 /// Followers that are well before the leader; those with the most entries first. Who is named has to do, well or not.
-pub(super) fn order<'a>(clients: &'a [MemberClient], now: &Observation, named: Option<&str>) -> Vec<&'a MemberClient> {
+/// Members that data can be taken from, the best one first. An election, or a machine under load, has its time.
+pub(super) async fn sources<'a>(
+    clients: &'a [MemberClient],
+    named: Option<&str>,
+) -> (Observation, Vec<&'a MemberClient>) {
+    const LOOK: Duration = Duration::from_secs(10);
+    let now = settled(|| observe(clients, LOOK), |now| !order(clients, now, named).is_empty()).await;
+    let order = order(clients, &now, named);
+    (now, order)
+}
+
+pub(super) fn no_source(cluster: &str, now: &Observation) -> ActionError {
+    let trouble = now.members.iter().find_map(Seen::trouble).unwrap_or_else(|| "none is named so".to_owned());
+    ActionError::Failed(format!(
+        "no member of `{cluster}` is healthy enough to take data from: {trouble}; see `etcdrun status {cluster}`"
+    ))
+}
+
+fn order<'a>(clients: &'a [MemberClient], now: &Observation, named: Option<&str>) -> Vec<&'a MemberClient> {
     let leader = now.leader().map(|(name, _)| name.to_owned());
     let rank = |client: &MemberClient| {
         let view = now.view(&client.name);

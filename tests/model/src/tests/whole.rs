@@ -68,6 +68,11 @@ fn three_voters_and_old_decisions() {
 }
 
 #[test]
+fn three_voters_and_old_decisions_about_what_is_out_of_sight() {
+    holds("three voters: old decisions about what is out of sight");
+}
+
+#[test]
 fn three_voters_out_of_sight() {
     holds("three voters: out of sight");
 }

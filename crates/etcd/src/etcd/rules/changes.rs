@@ -43,7 +43,7 @@ pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
     let is_corrupt = now.view(target).is_some_and(View::is_corrupt);
     let changed = match decided {
         _ if now.list().is_empty() => return Answer::refused("no member lists the members of the cluster", LOOK_AGAIN),
-        Decided::Gone if is_voter => format!("{target} had left the cluster when this was decided, and is a voter now"),
+        Decided::Gone if is_voter => format!("{target} was no voter when this was decided, and is one now"),
         Decided::Dead if is_voter && serves => {
             format!("{target} did not serve when this was decided, and it is a healthy voter now")
         }
@@ -55,7 +55,7 @@ pub(super) fn as_decided(situation: &Situation<'_>, _: Gate) -> Answer {
     Answer::refused(changed, LOOK_AGAIN)
 }
 
-const LOOK_AGAIN: &str = "it was not changed: check `etcdrun status CLUSTER`; to remove it anyway, run the command again instead of `etcdrun resume`";
+const LOOK_AGAIN: &str = "it was not changed: check `etcdrun status CLUSTER`; if something is still to do, run the command again instead of `etcdrun resume`";
 
 pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some(change) = situation.change.filter(|change| change.removes()) else {
@@ -63,11 +63,20 @@ pub(super) fn live_goes_last(situation: &Situation<'_>, _: Gate) -> Answer {
     };
     let Some(target) = situation.target else { return situation.unknown("which member is being changed") };
     let alive = situation.now.members.iter().any(|seen| seen.name == target && seen.is_well());
-    match alive && change == MemberChange::Remove {
-        false => Answer::holds(format!("{target} may be removed")),
-        true => Answer::refused(
+    let voters = situation.now.voters().count();
+    let is_voter = situation.now.voters().any(|voter| voter.name == target);
+    match (change, situation.voters_then) {
+        (MemberChange::Remove, _) if alive => Answer::refused(
             format!("{target} is healthy, and no other member has replaced it yet"),
             "replace it (`etcdrun member replace NAME`), or make the cluster smaller (`etcdrun member remove NAME`)",
         ),
+        // What came may have taken the place of another.
+        (MemberChange::RemoveReplaced, Some(then)) if is_voter && voters <= then => Answer::refused(
+            format!(
+                "no member has replaced {target}: the cluster has {voters} voters, and had {then} when this was decided"
+            ),
+            LOOK_AGAIN,
+        ),
+        _ => Answer::holds(format!("{target} may be removed")),
     }
 }

@@ -1,6 +1,6 @@
 //! Rules about what is seen on the hosts.
 
-use super::{Answer, Gate, HostSeen, MemberChange, Situation};
+use super::{Answer, Decided, Gate, HostSeen, MemberChange, Situation};
 
 /// How far clocks may be apart, in milliseconds.
 const CLOCKS: i64 = 1000;
@@ -25,8 +25,11 @@ pub(super) fn reachable(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
-pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, _: Gate) -> Answer {
-    if matches!(situation.change, Some(MemberChange::AddLearner)) {
+pub(super) fn unreachable_is_not_dead(situation: &Situation<'_>, gate: Gate) -> Answer {
+    // One that has failed is stopped and removed, also if it was no voter when this was decided.
+    let stops = gate == Gate::Stop && matches!(situation.decided, Some(Decided::Dead | Decided::Corrupt));
+    let is_over = situation.decided == Some(Decided::Gone);
+    if is_over || (!stops && matches!(situation.change, Some(MemberChange::AddLearner))) {
         return Answer::holds("no member is removed");
     }
     let Some(target) = situation.target else { return situation.unknown("which member is being changed") };

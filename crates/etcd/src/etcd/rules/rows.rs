@@ -187,7 +187,7 @@ pub static RULES: &[Rule] = {
         rule("strict-reconfig", "etcd checks membership changes", hosts::strict_reconfig)
             .before(&[Upgrade, Restart, Replace]).fails_at_once(),
         rule("unreachable-is-not-dead", "a member that others still reach is not replaced", hosts::unreachable_is_not_dead)
-            .before(&[Replace]),
+            .before(&[Replace]).stop(&[Replace]),
         rule("snapshot-verified", "a snapshot was taken within the last hour and verified page by page", data::snapshot_verified)
             .before(&[Upgrade, Replace]).fails_at_once(),
         rule("data-agrees", "all members have the same data, by etcd's hash (HashKV)", data::data_agrees)

@@ -45,6 +45,8 @@ pub struct Situation<'a> {
     pub change: Option<MemberChange>,
     /// What the member in turn was found to be when this was decided.
     pub decided: Option<Decided>,
+    /// How many voters there were then.
+    pub voters_then: Option<usize>,
     pub consent: Consent,
     /// Nothing is done yet: what is not known is said, and does not count against it.
     pub planning: bool,
@@ -187,6 +189,7 @@ impl<'a> Situation<'a> {
             data: None,
             change: None,
             decided: None,
+            voters_then: None,
             consent: Consent::default(),
             planning: false,
         }

@@ -622,6 +622,33 @@ fn what_was_decided_of_a_member_has_to_hold_when_it_goes() {
     assert_eq!(against(Decided::Gone, |_| {}), ["as-decided"], "it was added again");
     let left = |world: &mut World| world.every_view(|view| drop(view.list.as_mut().unwrap().remove(0)));
     assert_eq!(against(Decided::Gone, left), [""; 0], "two voters are left, and none goes");
+    assert_eq!(against(Decided::Dead, is_cut_off), ["unreachable-is-not-dead"], "it came back out of sight");
+    let was_no_voter = |world: &mut World| {
+        is_cut_off(world);
+        world.change = Some(MemberChange::AddLearner);
+    };
+    assert_eq!(against(Decided::Dead, was_no_voter), ["unreachable-is-not-dead"], "it is stopped all the same");
+}
+
+/// SSH does not reach it, and the others do.
+fn is_cut_off(world: &mut World) {
+    world.silence(1);
+    world.hosts[0].unreachable = Some("timed out".into());
+    world.hosts[0].answers_others = Some(true);
+}
+
+#[test]
+fn one_new_member_takes_the_place_of_one() {
+    let against = |then: usize| {
+        let world = World::on_the_way(Gate::Before, 4, TO, TO);
+        let situation = world.situation();
+        let change = Some(MemberChange::RemoveReplaced);
+        let situation = Situation { change, voters_then: Some(then), target: Some("etcd-1"), ..situation };
+        let verdict = judge(Profile::Replace, Gate::Before, &situation);
+        verdict.against().any(|finding| finding.rule == "live-goes-last")
+    };
+    assert!(!against(3), "there is one more than there was");
+    assert!(against(4), "the new one has the place of another");
 }
 
 #[test]
