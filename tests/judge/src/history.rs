@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs::File, io::BufRead, io::BufReader, path::Path
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    record::{End, Epoch, LeaseRecord, Operation, Outcome, Pause, Record, Request, Start, WatchRecord},
+    record::{End, Epoch, LeaseRecord, MembersRecord, Operation, Outcome, Pause, Record, Request, Start, WatchRecord},
     recorder,
 };
 
@@ -16,6 +16,10 @@ pub struct History {
     pub operations: Vec<Operation>,
     pub watches: Vec<WatchRecord>,
     pub leases: Vec<LeaseRecord>,
+    /// Each change of the list of members.
+    pub members: Vec<MembersRecord>,
+    /// How many lists of members were seen; if the history breaks off, up to the last change.
+    pub member_samples: u64,
     pub epochs: Vec<Epoch>,
     pub pauses: Vec<Pause>,
     /// Absent if the history breaks off.
@@ -48,6 +52,8 @@ struct Pieces {
     operations: Vec<Operation>,
     watches: Vec<WatchRecord>,
     leases: Vec<LeaseRecord>,
+    members: Vec<MembersRecord>,
+    member_samples: u64,
     epochs: Vec<Epoch>,
     pauses: Vec<Pause>,
     end: Option<End>,
@@ -80,6 +86,16 @@ impl Pieces {
             Record::Lease(record) => {
                 let at = record.returned;
                 self.leases.push(record);
+                at
+            }
+            Record::Members(record) => {
+                let at = record.returned;
+                self.member_samples = self.member_samples.max(record.number);
+                self.members.push(record);
+                at
+            }
+            Record::Sampled { at, count } => {
+                self.member_samples = self.member_samples.max(count);
                 at
             }
             Record::Epoch(epoch) => {
@@ -119,6 +135,8 @@ impl Pieces {
             operations: self.operations,
             watches: self.watches,
             leases: self.leases,
+            members: self.members,
+            member_samples: self.member_samples,
             epochs: self.epochs,
             pauses: self.pauses,
             end: self.end,
@@ -132,7 +150,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{record::Kind, settings::Settings};
+    use crate::{
+        record::{Kind, Member},
+        settings::Settings,
+    };
 
     #[test]
     fn a_history_that_breaks_off_keeps_what_was_asked_for() {
@@ -153,5 +174,29 @@ mod tests {
 
         fs::write(recorder::path(folder.path()), text.replacen("called", "cal", 1)).unwrap();
         assert!(load(folder.path()).unwrap_err().to_string().starts_with("line 2 "));
+    }
+
+    #[test]
+    fn a_history_may_have_no_lists_of_members() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = Start { run: "r".to_owned(), unix_milliseconds: 0, settings: Settings::default() };
+        let mut text = serde_json::to_string(&Record::Start(start)).unwrap() + "\n";
+        fs::write(recorder::path(folder.path()), &text).unwrap();
+        let history = load(folder.path()).unwrap();
+        assert_eq!((history.members, history.member_samples), (Vec::new(), 0));
+
+        let member =
+            Member { id: u64::MAX, name: String::new(), is_learner: true, peer_urls: vec!["http://one".to_owned()] };
+        let (endpoint, members) = ("one".to_owned(), vec![member]);
+        let record =
+            MembersRecord { epoch: 1, endpoint, number: 5, previous: Some(3), called: 4, returned: 9, members };
+        text += &(serde_json::to_string(&Record::Members(record.clone())).unwrap() + "\n");
+        fs::write(recorder::path(folder.path()), &text).unwrap();
+        let history = load(folder.path()).unwrap();
+        assert_eq!((history.members, history.member_samples, history.until), (vec![record], 5, 9));
+
+        text += &serde_json::to_string(&Record::Sampled { at: 20, count: 8 }).unwrap();
+        fs::write(recorder::path(folder.path()), text).unwrap();
+        assert_eq!(load(folder.path()).unwrap().member_samples, 8);
     }
 }

@@ -1,10 +1,10 @@
 //! Clients that use a cluster all the time, and a judge of what it answered them.
 //!
 //! ```text
-//!   register clients ─┐                                         ┌── check ── Verdict
-//!   watchers          ├── cluster      history.jsonl ── History ┤
-//!   lease clients    ─┘      │              ▲                   └── (again, from the file)
-//!                            └── answers ───┘
+//!   register clients  ─┐                                         ┌── check ── Verdict
+//!   watchers           ├── cluster      history.jsonl ── History ┤
+//!   lease clients      │      │              ▲                   └── (again, from the file)
+//!   sampler of members ┘      └── answers ───┘
 //! ```
 //!
 //! In goes a way to reach a cluster; out comes a history of every call, and a verdict on it. It must never use the code that it
@@ -33,7 +33,7 @@ pub use hashes::{Hash, MemberHash, hash_kv, hashes_agree};
 pub use history::{History, load};
 pub use judge::Judge;
 pub use record::{
-    Answer, End, Epoch, Kind, LeaseRecord, LeaseStep, Operation, Outcome, Pause, Request, Start, Version, WatchRecord,
-    Watched,
+    Answer, End, Epoch, Kind, LeaseRecord, LeaseStep, Member, MembersRecord, Operation, Outcome, Pause, Request, Start,
+    Version, WatchRecord, Watched,
 };
 pub use settings::Settings;

@@ -18,6 +18,12 @@ pub(crate) enum Record {
     },
     Watch(WatchRecord),
     Lease(LeaseRecord),
+    Members(MembersRecord),
+    /// How many lists of members were seen until the end of the history.
+    Sampled {
+        at: i64,
+        count: u64,
+    },
     Epoch(Epoch),
     Paused {
         at: i64,
@@ -208,6 +214,30 @@ pub enum LeaseStep {
         revision: i64,
         raft_term: u64,
     },
+}
+
+/// A list of members that is another one than the list before, or the first one of its epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembersRecord {
+    pub epoch: u32,
+    pub endpoint: String,
+    /// How many lists were seen in this history, with this one.
+    pub number: u64,
+    /// When the list before was seen for the last time: the end of the last answer. None at the start of an epoch.
+    pub previous: Option<i64>,
+    pub called: i64,
+    pub returned: i64,
+    /// In the order of their ids.
+    pub members: Vec<Member>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    pub id: u64,
+    /// Empty as long as it has not started.
+    pub name: String,
+    pub is_learner: bool,
+    pub peer_urls: Vec<String>,
 }
 
 /// From here on, keys may have older values.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use etcdrun_judge::{Cluster, Endpoint, Judge, Outcome, Settings, ViolationKind, check, hash_kv, hashes_agree, load};
 use etcdrun_lab::wait;
 
@@ -75,6 +75,23 @@ impl Server {
         })
     }
 
+    /// A learner that never starts joins, and is removed again. Both are seen in the history.
+    fn have_a_learner(&self, history: &Path) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let options = etcd_client::MemberAddOptions::new().with_is_learner();
+        let id = runtime.block_on(async {
+            let mut client = etcd_client::Client::connect([self.client.to_string()], None).await?;
+            let added = client.member_add([format!("http://{}", etcdrun_lab::own_address())], Some(options)).await?;
+            added.member().map(etcd_client::Member::id).context("the answer has no member")
+        })?;
+        wait_for_list(history, 2)?;
+        runtime.block_on(async {
+            let mut client = etcd_client::Client::connect([self.client.to_string()], None).await?;
+            client.member_remove(id).await
+        })?;
+        wait_for_list(history, 1)
+    }
+
     fn cluster(&self) -> Cluster {
         let endpoint = Endpoint::new("one", self.client.ip(), self.client.port());
         Cluster { endpoints: vec![endpoint], ..Cluster::default() }
@@ -97,6 +114,15 @@ fn spawn(program: &Path, folder: &Path, client: SocketAddr, peer: SocketAddr) ->
     server.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     server.args(["--initial-cluster", &format!("one={peer}")]);
     Ok(server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?)
+}
+
+/// Until the last list of the history has so many members.
+fn wait_for_list(history: &Path, count: usize) -> Result<()> {
+    wait::until("the list is recorded", Duration::from_secs(60), || {
+        // Before it is written for the first time, the file is empty.
+        let last = load(history).ok().and_then(|mut history| history.members.pop());
+        Ok(last.filter(|list| list.members.len() == count).map(drop))
+    })
 }
 
 fn settings() -> Settings {
@@ -131,6 +157,8 @@ fn a_server_that_dies_keeps_its_promises() {
     for operations in ["get", "put", "compare-and-swap", "delete"] {
         assert!(figures.operations[operations].acknowledged > 10, "{figures:?}");
     }
+    assert!(figures.member_samples > 10, "{figures:?}");
+    assert_eq!((figures.member_changes, history.members.len()), (0, 1), "{:?}", history.members);
     let longest = gaps.longest.unwrap();
     assert!(longest.has_ended && longest.length() > Duration::from_secs(2), "{gaps:?}");
     assert!(figures.gaps.list.contains(&longest), "{gaps:?}");
@@ -153,8 +181,11 @@ fn clients_pause_and_begin_an_epoch() {
     let server = Server::start(folder.path()).unwrap();
     // A lease would expire in the pause, which is a write.
     let settings = Settings { lease_clients: 0, ..settings() };
-    let judge = Judge::start(server.cluster(), settings, &folder.path().join("history")).unwrap();
+    let history = folder.path().join("history");
+    let judge = Judge::start(server.cluster(), settings, &history).unwrap();
     server.wait_for_writes(50).unwrap();
+    wait_for_list(&history, 1).unwrap();
+    server.have_a_learner(&history).unwrap();
     judge.pause().unwrap();
     let paused = server.revision();
     sleep(Duration::from_secs(2));
@@ -171,7 +202,7 @@ fn clients_pause_and_begin_an_epoch() {
     let gone = Endpoint::new("gone", Ipv4Addr::LOCALHOST.into(), port);
     judge.now_members(server.cluster().endpoints.into_iter().chain([gone]).collect());
     server.wait_for_writes(50).unwrap();
-    let history = judge.stop().unwrap();
+    let mut history = judge.stop().unwrap();
 
     let verdict = check(&history);
     let sentences: Vec<&String> = verdict.violations.iter().map(|violation| &violation.sentence).collect();
@@ -181,4 +212,18 @@ fn clients_pause_and_begin_an_epoch() {
     // The end is one, too.
     assert_eq!((verdict.figures.epochs, history.pauses.len()), (2, 3));
     assert!(history.operations.iter().any(|operation| operation.request.epoch == 1));
+    let [first, with_learner, without, again] = &history.members[..] else { panic!("{:?}", history.members) };
+    assert_eq!((verdict.figures.member_changes, first.epoch, again.epoch), (2, 0, 1));
+    assert_eq!((&first.members, first.previous), (&again.members, again.previous));
+    assert_eq!((&first.members, first.members.len()), (&without.members, 1));
+    assert_eq!((first.members[0].name.as_str(), first.members[0].is_learner), ("one", false));
+    assert_eq!(first.members[0].peer_urls, [format!("http://{}", server.peer)]);
+    assert_eq!(with_learner.members.iter().filter(|member| member.is_learner).count(), 1);
+
+    // Had it been no learner, that would have been noticed.
+    let list = &mut history.members[1];
+    list.previous = Some(list.called);
+    list.members.iter_mut().for_each(|member| member.is_learner = false);
+    let kinds: Vec<ViolationKind> = check(&history).violations.iter().map(|violation| violation.kind).collect();
+    assert_eq!(kinds, [ViolationKind::VoterWasNoLearner]);
 }

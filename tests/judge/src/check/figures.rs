@@ -29,6 +29,12 @@ pub struct Figures {
     /// Gaps in watches that a compaction explains.
     pub compacted: usize,
     pub leases: LeaseFigures,
+    /// Lists of members that were seen.
+    #[serde(default)]
+    pub member_samples: u64,
+    /// How often a list was another one than the list before it in its epoch. A list that came back counts, too.
+    #[serde(default)]
+    pub member_changes: usize,
     pub gaps: Gaps,
     /// Whether the history has its end, with all last reads and all last events.
     pub complete: bool,
@@ -60,6 +66,8 @@ pub(super) fn of(history: &History) -> Figures {
     let mut figures = Figures {
         seconds: history.until as f64 / 1e9,
         epochs: history.epochs.len() + 1,
+        member_samples: history.member_samples,
+        member_changes: history.members.iter().filter(|record| record.previous.is_some()).count(),
         gaps: availability::of(history),
         ..Figures::default()
     };

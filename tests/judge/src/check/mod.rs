@@ -5,6 +5,7 @@
 mod figures;
 mod leases;
 mod linearizable;
+mod members;
 mod model;
 mod revisions;
 mod values;
@@ -52,6 +53,7 @@ pub fn check_within(history: &History, limit: Duration) -> Verdict {
     violations.extend(linearizable::check(history, Instant::now() + limit, &mut figures));
     violations.extend(watches::check(history, &mut figures));
     violations.extend(leases::check(history, &mut figures));
+    violations.extend(members::check(history));
     figures.left_out = leave_out(&mut violations);
     Verdict { violations, figures }
 }

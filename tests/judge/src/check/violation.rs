@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Kind, LeaseRecord, Operation, Version, WatchRecord};
+use crate::record::{Kind, LeaseRecord, MembersRecord, Operation, Version, WatchRecord};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,6 +31,11 @@ pub enum ViolationKind {
     HashesDiffer,
     /// The members did not answer, or not about the same data. It is no success.
     HashesNotCompared,
+    /// Two voters came or went at once, or one came for another.
+    VotersNotOneByOne,
+    /// A member had a vote before it could have caught up.
+    VoterWasNoLearner,
+    TwoLearners,
 }
 
 /// Times are nanoseconds since the start of the history.
@@ -45,12 +50,14 @@ pub struct Violation {
     pub operations: Vec<Operation>,
     pub watches: Vec<WatchRecord>,
     pub leases: Vec<LeaseRecord>,
+    #[serde(default)]
+    pub members: Vec<MembersRecord>,
 }
 
 impl Violation {
     pub(crate) fn new(kind: ViolationKind, sentence: String) -> Self {
-        let (operations, watches, leases) = (Vec::new(), Vec::new(), Vec::new());
-        Self { kind, sentence, epoch: None, key: None, from: 0, until: 0, operations, watches, leases }
+        let (operations, watches, leases, members) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { kind, sentence, epoch: None, key: None, from: 0, until: 0, operations, watches, leases, members }
     }
 
     pub(super) fn in_epoch(mut self, epoch: u32) -> Self {
@@ -87,8 +94,17 @@ impl Violation {
         self
     }
 
+    pub(super) fn with_members<'a>(mut self, records: impl IntoIterator<Item = &'a MembersRecord>) -> Self {
+        for record in records {
+            self.include(record.called, record.returned);
+            self.members.push(record.clone());
+        }
+        self
+    }
+
     fn include(&mut self, from: i64, until: i64) {
-        let is_first = self.operations.is_empty() && self.watches.is_empty() && self.leases.is_empty();
+        let is_first =
+            self.operations.is_empty() && self.watches.is_empty() && self.leases.is_empty() && self.members.is_empty();
         self.from = if is_first { from } else { self.from.min(from) };
         self.until = self.until.max(until);
     }

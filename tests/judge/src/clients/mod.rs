@@ -1,6 +1,7 @@
 //! The clients: each uses the cluster in its own way, and survives whatever happens to it.
 
 mod leases;
+mod members;
 mod registers;
 mod watcher;
 
@@ -25,6 +26,7 @@ pub(crate) fn start(runtime: &Handle, shared: &Arc<Shared>) -> Vec<JoinHandle<()
     for _ in 0..shared.settings.lease_clients {
         tasks.push(runtime.spawn(leases::run(shared.clone(), shared.new_client())));
     }
+    tasks.push(runtime.spawn(members::run(shared.clone(), shared.new_client())));
     tasks
 }
 

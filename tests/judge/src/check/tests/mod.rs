@@ -1,6 +1,7 @@
 //! Histories made by hand: good ones, and for every kind of violation a bad one.
 
 mod leases;
+mod members;
 mod registers;
 mod watches;
 
@@ -8,8 +9,8 @@ use super::{ViolationKind, check};
 use crate::{
     history::History,
     record::{
-        Answer, End, Epoch, Kind, LeaseRecord, LeaseStep, Operation, Outcome, Request, Start, Version, WatchRecord,
-        Watched,
+        Answer, End, Epoch, Kind, LeaseRecord, LeaseStep, Member, MembersRecord, Operation, Outcome, Request, Start,
+        Version, WatchRecord, Watched,
     },
     settings::Settings,
 };
@@ -30,6 +31,8 @@ impl Sample {
             operations: Vec::new(),
             watches: Vec::new(),
             leases: Vec::new(),
+            members: Vec::new(),
+            member_samples: 0,
             epochs: Vec::new(),
             pauses: Vec::new(),
             end: Some(End::default()),
@@ -96,6 +99,17 @@ impl Sample {
         let (epoch, endpoint, key) = (self.epoch(), "one".to_owned(), "/judge/lease/r/9/1".to_owned());
         let [called, returned] = times;
         self.0.leases.push(LeaseRecord { client: 9, epoch, endpoint, lease: 77, key, called, returned, step });
+        self
+    }
+
+    /// Another list. The times are in milliseconds: when the one before was seen for the last time, and when this one was seen.
+    fn members(&mut self, [previous, returned]: [i64; 2], members: &[Member]) -> &mut Self {
+        let (epoch, endpoint, number) = (self.epoch(), "one".to_owned(), self.0.members.len() as u64 + 1);
+        let is_first = self.0.members.last().is_none_or(|last| last.epoch != epoch);
+        let previous = (!is_first).then_some(previous * 1_000_000);
+        let (called, returned, members) = (returned * 1_000_000 - 1, returned * 1_000_000, members.to_vec());
+        self.0.members.push(MembersRecord { epoch, endpoint, number, previous, called, returned, members });
+        self.0.member_samples = number;
         self
     }
 
