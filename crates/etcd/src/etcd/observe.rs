@@ -172,6 +172,7 @@ async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
 }
 
 /// How far a learner is, by what it tells anybody: with passwords it takes no login, and before 3.5 it answers nothing without one.
+/// Whether it is one is not asked: `etcd_server_is_learner` is 0 for a learner that got its data as a snapshot.
 pub async fn learner_progress(member: &MemberClient) -> Option<LearnerProgress> {
     LearnerProgress::read(&member.get("/metrics").await.ok()?)
 }
@@ -183,15 +184,13 @@ pub struct LearnerProgress {
 }
 
 impl LearnerProgress {
-    /// Nothing if it is no learner.
     fn read(metrics: &str) -> Option<Self> {
         let value = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let id =
             metrics.lines().find_map(|line| line.strip_prefix("etcd_server_id{server_id=\"")?.split('"').next())?;
         let applied: f64 = value("etcd_server_proposals_applied_total")?.trim().parse().ok()?;
-        let is_learner = value("etcd_server_is_learner")?.trim() == "1";
         // A float by its form, a count by its meaning.
-        is_learner.then_some(Self { id: u64::from_str_radix(id, 16).ok()?, applied_index: applied as u64 })
+        Some(Self { id: u64::from_str_radix(id, 16).ok()?, applied_index: applied as u64 })
     }
 }
 
@@ -440,7 +439,8 @@ mod tests {
         let metrics = "# HELP etcd_server_id Server or member ID in hexadecimal format. 1 for 'server_id' label with current ID.\netcd_server_id{server_id=\"8e9e05c52164694d\"} 1\netcd_server_is_learner 1\netcd_server_proposals_applied_total 1.2e+06\n";
         let progress = LearnerProgress { id: 0x8e9e_05c5_2164_694d, applied_index: 1_200_000 };
         assert_eq!(LearnerProgress::read(metrics), Some(progress));
-        assert_eq!(LearnerProgress::read(&metrics.replace("learner 1", "learner 0")), None);
+        let by_snapshot = metrics.replace("learner 1", "learner 0");
+        assert_eq!(LearnerProgress::read(&by_snapshot), Some(progress));
         assert_eq!(LearnerProgress::read(""), None);
     }
 
