@@ -13,8 +13,10 @@ RUNS ?= 3
 # A campaign: the first seed, and after how many minutes no other cluster begins.
 SEED ?= 1
 MINUTES ?= 60
+# Which rows of the matrix; without it, those that have no result yet.
+ROWS ?=
 
-.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign lab lab-up lab-down lab-status
+.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign matrix lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +58,11 @@ campaign: setup-tests lab ## play random operations with faults on random cluste
 	cargo build --locked --workspace
 	target/debug/lab --name etcdrun-fault run --hypervisors 0 --hosts 0 -- \
 		target/debug/campaign --lab etcdrun-fault --seed $(SEED) --lives $(RUNS) --minutes $(MINUTES)
+
+matrix: setup-tests lab ## play the whole life of a cluster, without faults, for every pair of settings; ROWS=3,7: only these
+	cargo build --locked --workspace
+	target/debug/lab --name etcdrun-matrix run --hypervisors 0 --hosts 0 -- \
+		target/debug/campaign --lab etcdrun-matrix --matrix $(if $(ROWS),--rows $(ROWS))
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest

@@ -18,6 +18,10 @@ pub enum Fault {
     OperatorDiesAfter,
     /// The operator's process is killed wherever it is.
     OperatorKilled,
+    /// The operator's machine sleeps for a while, and wakes up.
+    OperatorSleeps,
+    /// Another operator, on another machine, begins something at the same time.
+    SecondOperator,
     /// A server is killed; systemd starts it again.
     ServerKilled,
     /// A server is stopped, as by a person.
@@ -31,17 +35,27 @@ pub enum Fault {
     LinkLossy,
     /// Cut off from the other members, and not from the operator.
     Partitioned,
+    /// The other members hear nothing from it, and it hears them.
+    Mute,
+    /// SSH does not get there, and everything else does.
+    NoSsh,
+    /// The server hangs, and its host does not.
+    ServerHangs,
+    /// What is written to its disk takes as long as the fault.
+    DiskHangs,
     DiskLost,
     DiskFull,
 }
 
 impl Fault {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 22] = [
         Self::OperatorDiesBefore,
         Self::OperatorDiesIn,
         Self::OperatorDiesUnsynced,
         Self::OperatorDiesAfter,
         Self::OperatorKilled,
+        Self::OperatorSleeps,
+        Self::SecondOperator,
         Self::ServerKilled,
         Self::ServerStopped,
         Self::PowerLost,
@@ -51,6 +65,10 @@ impl Fault {
         Self::LinkSlow,
         Self::LinkLossy,
         Self::Partitioned,
+        Self::Mute,
+        Self::NoSsh,
+        Self::ServerHangs,
+        Self::DiskHangs,
         Self::DiskLost,
         Self::DiskFull,
     ];
@@ -66,14 +84,29 @@ impl Fault {
         }
     }
 
-    /// Whether the operator is what it happens to.
-    pub fn is_operators(self) -> bool {
+    /// Whether the operator does not live to see its end.
+    pub fn kills_operator(self) -> bool {
         self == Self::OperatorKilled || self.place_of_death().is_some()
+    }
+
+    /// Whether it happens to the operator, and not to a member.
+    pub fn is_operators(self) -> bool {
+        self.kills_operator() || matches!(self, Self::OperatorSleeps | Self::SecondOperator)
+    }
+
+    /// Whether it passes by itself.
+    pub fn passes(self) -> bool {
+        matches!(self, Self::ServerKilled | Self::Reboot)
+    }
+
+    /// Whether it keeps a member from its others.
+    pub fn needs_others(self) -> bool {
+        matches!(self, Self::Partitioned | Self::Mute)
     }
 
     /// Whether a member that it happens to cannot serve.
     pub fn takes_down(self) -> bool {
-        !self.is_operators() && !matches!(self, Self::LinkSlow | Self::LinkLossy)
+        !self.is_operators() && !matches!(self, Self::LinkSlow | Self::LinkLossy | Self::NoSsh)
     }
 
     /// Whether a member is lost for good by it, so that it has to be replaced.
@@ -97,6 +130,21 @@ impl Fault {
             Self::LinkSlow => host.delay(Duration::from_millis(150))?,
             Self::LinkLossy => host.drop_frames(15)?,
             Self::Partitioned => lab.partition(&[host], others)?,
+            Self::Mute => lab.mute(&[host], others)?,
+            Self::NoSsh => {
+                drop(host.run(&["systemctl", "stop", "ssh.socket", "ssh.service"]));
+                for session in host.sessions()? {
+                    // It may have ended meanwhile.
+                    let _ = session.kill();
+                }
+            }
+            Self::ServerHangs => drop(host.run(&["systemctl", "kill", "-s", "STOP", "etcd"])),
+            Self::DiskHangs => {
+                // Processes that wait for it cannot be killed: it ends by itself, also if the campaign does not live to end it.
+                let hang =
+                    format!("systemd-run --on-active=20s fsfreeze --unfreeze {DISK} && fsfreeze --freeze {DISK}");
+                drop(host.run(&["sh", "-c", &hang]));
+            }
             Self::DiskLost => {
                 let lose = "systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf /var/lib/etcd/data/*";
                 drop(host.run(&["sh", "-c", lose]));
@@ -106,7 +154,9 @@ impl Fault {
             | Self::OperatorDiesIn
             | Self::OperatorDiesUnsynced
             | Self::OperatorDiesAfter
-            | Self::OperatorKilled => {}
+            | Self::OperatorKilled
+            | Self::OperatorSleeps
+            | Self::SecondOperator => {}
         }
         Ok(())
     }
@@ -118,7 +168,10 @@ impl Fault {
             Self::PowerLost => host.start()?,
             Self::Frozen => host.thaw()?,
             Self::LinkCut | Self::LinkSlow | Self::LinkLossy => host.set_link_fault(&LinkFault::default())?,
-            Self::Partitioned => lab.unpartition(&[host], others)?,
+            Self::Partitioned | Self::Mute => lab.unpartition(&[host], others)?,
+            Self::NoSsh => drop(host.run(&["systemctl", "start", "ssh.service"])),
+            Self::ServerHangs => drop(host.run(&["systemctl", "kill", "-s", "CONT", "etcd"])),
+            Self::DiskHangs => drop(host.run(&["fsfreeze", "--unfreeze", DISK])),
             Self::DiskFull => {
                 host.empty(DISK)?;
                 // It has ended for want of room, more often than systemd puts up with.

@@ -1,7 +1,7 @@
 //! The life of a cluster: operations one after the other, with faults in them, and what has to be so after each.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     thread::sleep,
@@ -15,8 +15,9 @@ use etcdrun_lab::{Host, Lab};
 use crate::{
     choice::Choice,
     fault::Fault,
+    lengths::Lengths,
     operation::{Kind, Operation},
-    operator::{Program, Said},
+    operator::{Program, Running, Said},
     record::{self, Happened, Line, Step},
     row::{ROOT_PASSWORD, Row, USER_PASSWORD},
     site::{Member, Site},
@@ -32,11 +33,12 @@ const LONGEST_GAP: Duration = Duration::from_secs(30);
 const GRACE: i64 = 20_000;
 /// How long it may take until a fault is seen by a gate that looks right before a stop.
 const SEEN: i64 = 5_000;
-/// What an operation's journal has if it was never run without a fault.
-const RECORDS: usize = 60;
-
-/// How many records the journal of each command has, by what it is.
-pub type Lengths = BTreeMap<String, usize>;
+/// How many faults a command has at most, at once.
+const MOST_FAULTS: usize = 3;
+/// How many attempts to bring an operation to its end may meet faults.
+const FAULTY_ATTEMPTS: usize = 3;
+/// A run that is resumed has at least about as many records.
+const LEAST_RECORDS: usize = 8;
 
 /// A member was down by a fault, in milliseconds since 1970.
 struct Down {
@@ -65,6 +67,10 @@ pub struct Life<'a> {
     cluster_id: u64,
     number: usize,
     step_begun: i64,
+    /// Members whose disks were lost by a fault in this operation, and that were not replaced yet.
+    lost: Vec<String>,
+    /// About how many records are left for the run that is resumed.
+    left_over: usize,
 }
 
 /// A fault that is to come.
@@ -75,6 +81,32 @@ struct Planned {
     later: Duration,
     hold: Option<Duration>,
     member: Member,
+}
+
+impl Planned {
+    /// The record of the journal behind which it comes.
+    fn record(&self, of: usize) -> usize {
+        1 + self.share * of / 1000
+    }
+
+    fn happened(&self, words: &[&str], of: usize, came_too_late: bool) -> Happened {
+        Happened {
+            fault: self.fault,
+            record: self.record(of),
+            of,
+            later: self.later.as_millis() as u64,
+            member: (!self.fault.is_operators()).then(|| self.member.name.clone()),
+            seconds: self.hold.map(|hold| hold.as_secs()),
+            came_too_late,
+            command: words.iter().take(2).copied().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+/// A fault that is there.
+struct Active<'a> {
+    planned: &'a Planned,
+    ends: Option<Instant>,
 }
 
 impl<'a> Life<'a> {
@@ -108,13 +140,15 @@ impl<'a> Life<'a> {
             cluster_id: 0,
             number: 0,
             step_begun: 0,
+            lost: Vec::new(),
+            left_over: LEAST_RECORDS,
         };
         life.cluster_id = life.seen_cluster_id()?;
         Ok(life)
     }
 
-    /// One operation, with a fault in it or without. Nothing if this cluster is not one that it can be done to.
-    pub fn step(&mut self, kind: Kind, fault: Option<Fault>) -> Result<Option<Step>> {
+    /// One operation, with some of these faults in it. Nothing if this cluster is not one that it can be done to.
+    pub fn step(&mut self, kind: Kind, faults: &[Fault]) -> Result<Option<Step>> {
         let begun = Instant::now();
         self.step_begun = now();
         if matches!(kind, Kind::Restore | Kind::Recover) {
@@ -137,8 +171,8 @@ impl<'a> Life<'a> {
             begun_anew: false,
             violations: Vec::new(),
         };
-        println!("{:>3} {kind:?}{}", self.number, fault.map(|fault| format!(" with {fault:?}")).unwrap_or_default());
-        if let Err(error) = self.perform(&operation, fault, &mut step) {
+        self.lost.clear();
+        if let Err(error) = self.perform(&operation, faults, &mut step) {
             step.violations.push(format!("{error:#}"));
         } else if let Err(error) = self.settled(&operation, &mut step) {
             step.violations.push(format!("{error:#}"));
@@ -147,34 +181,47 @@ impl<'a> Life<'a> {
         for violation in &step.violations {
             println!("    VIOLATION: {violation}");
         }
-        println!("    {:?} in {:.0} s{}", step.codes, step.seconds, if step.begun_anew { ", begun anew" } else { "" });
+        let in_time = step.faults.iter().filter(|fault| !fault.came_too_late).map(|fault| format!("{:?}", fault.fault));
+        println!(
+            "{:>3} {kind:?} with {}: {:?} in {:.0} s{}",
+            self.number,
+            in_time.collect::<Vec<_>>().join(", "),
+            step.codes,
+            step.seconds,
+            if step.begun_anew { ", begun anew" } else { "" }
+        );
         record::append(self.results, &Line::Step(step.clone()))?;
         Ok(Some(step))
     }
 
     /// Runs all commands of it, and brings each to its end.
-    fn perform(&mut self, operation: &Operation, fault: Option<Fault>, step: &mut Step) -> Result<()> {
+    fn perform(&mut self, operation: &Operation, faults: &[Fault], step: &mut Step) -> Result<()> {
         let since = now();
         if let Some((_, members)) = &operation.cause {
             for member in members {
                 self.down.push(Down { member: member.name.clone(), from: now(), until: None });
             }
         }
-        let hit = self.choice.below(operation.commands.len());
-        for (number, command) in operation.commands.iter().enumerate() {
+        for command in &operation.commands {
             if operation.replaces_data {
                 self.judge.pause()?;
                 self.judge.new_epoch(&format!("{:?}", operation.kind))?;
             }
-            let planned = match fault.filter(|_| number == hit) {
-                Some(fault) => self.plan(fault, operation)?,
-                None => None,
-            };
-            let said = self.command(command, planned.as_ref(), step)?;
+            let count = 1 + self.choice.below(MOST_FAULTS);
+            let planned = self.plan(faults, count, operation)?;
+            let said = self.command(command, &planned, step)?;
             self.judge.resume();
             if said.code != Some(0) {
-                self.converge(operation, command, planned.as_ref(), step)?;
+                self.converge(operation, command, faults, step)?;
             }
+            // One whose disk was lost too late for that command is built again.
+            for _ in 0..ATTEMPTS {
+                if self.lost.is_empty() || self.site.await_healthy(Duration::from_secs(10)).is_ok() {
+                    break;
+                }
+                self.replace_lost(step)?;
+            }
+            self.lost.clear();
             self.refresh_judge()?;
         }
         self.down.iter_mut().for_each(Down::ends);
@@ -184,97 +231,163 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    fn plan(&mut self, fault: Fault, operation: &Operation) -> Result<Option<Planned>> {
-        let members = self.site.members()?;
-        let lost: Vec<&String> =
-            operation.cause.iter().flat_map(|(_, members)| members).map(|member| &member.name).collect();
-        // One that is lost already has nothing more to lose; and more than a minority is another story.
-        let victims: Vec<Member> = members.iter().filter(|member| !lost.contains(&&member.name)).cloned().collect();
-        let spare = (members.len() - 1) / 2;
-        let is_alone = fault == Fault::Partitioned && members.len() < 2;
-        if is_alone || (fault.loses_data() && lost.len() + 1 > spare) {
-            return Ok(None);
+    /// Faults for one command, each to another member.
+    fn plan(&mut self, faults: &[Fault], count: usize, operation: &Operation) -> Result<Vec<Planned>> {
+        if faults.is_empty() {
+            return Ok(Vec::new());
         }
-        let (share, later) = (self.choice.below(1000), Duration::from_millis(self.choice.below(400) as u64));
-        let hold = match self.choice.below(6) {
-            0 => None,
-            1 | 2 => Some(Duration::from_secs(2)),
-            _ => Some(Duration::from_secs(3 + self.choice.below(10) as u64)),
-        };
-        let member = self.choice.one_of(&victims).clone();
-        Ok(Some(Planned { fault, share, later, hold, member }))
+        let members = self.site.members()?;
+        let of_cause = operation.cause.iter().flat_map(|(_, members)| members);
+        let mut lost: Vec<String> = of_cause.map(|member| member.name.clone()).chain(self.lost.clone()).collect();
+        let spare = (members.len() - 1) / 2;
+        // One that is lost already has nothing more to lose; and more than a minority is another story.
+        let mut victims: Vec<Member> = members.iter().filter(|member| !lost.contains(&member.name)).cloned().collect();
+        let mut planned: Vec<Planned> = Vec::new();
+        for _ in 0..count {
+            let fault = *self.choice.one_of(faults);
+            let (share, later) = (self.choice.below(1000), Duration::from_millis(self.choice.below(400) as u64));
+            let hold = match self.choice.below(6) {
+                0 if !matches!(fault, Fault::OperatorSleeps | Fault::DiskHangs) => None,
+                0..=2 => Some(Duration::from_secs(2)),
+                _ => Some(Duration::from_secs(3 + self.choice.below(10) as u64)),
+            };
+            let hold = if fault.passes() { Some(Duration::from_secs(1)) } else { hold };
+            let is_alone = fault.needs_others() && members.len() < 2;
+            let is_second = fault.is_operators() && planned.iter().any(|planned| planned.fault.is_operators());
+            let loses_too_much = fault.loses_data() && lost.len() + 1 > spare;
+            if is_alone || is_second || loses_too_much || victims.is_empty() {
+                continue;
+            }
+            let member = victims[self.choice.below(victims.len())].clone();
+            if !fault.is_operators() {
+                victims.retain(|other| other.name != member.name);
+            }
+            if fault.loses_data() {
+                lost.push(member.name.clone());
+            }
+            planned.push(Planned { fault, share, later, hold, member });
+        }
+        Ok(planned)
     }
 
-    /// Runs a command, and lets a fault happen to it.
-    fn command(&mut self, command: &[String], planned: Option<&Planned>, step: &mut Step) -> Result<Said> {
+    /// Runs a command, and lets faults happen to it.
+    fn command(&mut self, command: &[String], planned: &[Planned], step: &mut Step) -> Result<Said> {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let name = words.iter().take(2).copied().collect::<Vec<_>>().join(" ");
-        let of = self.lengths.get(&name).copied().unwrap_or(RECORDS);
-        let said = match planned {
-            None => self.site.operator.run(&words)?,
-            Some(planned) => self.with_fault(&words, of, planned, step)?,
+        let of = match words[0] {
+            "resume" => self.left_over,
+            _ => self.lengths.of(&name, self.site.row.members),
         };
+        let said = self.with_faults(&words, of, planned, step)?;
+        self.left_over = of.saturating_sub(said.records).max(LEAST_RECORDS);
         self.look_at(&said, step);
         step.codes.push(said.code);
         // A run that goes on has fewer.
-        if said.code == Some(0) && said.records > 2 && words != ["resume"] {
-            self.lengths.insert(name, said.records);
+        if planned.is_empty() && said.code == Some(0) && said.records > 2 && words[0] != "resume" {
+            self.lengths.learn(&name, self.site.row.members, said.records);
         }
         Ok(said)
     }
 
-    fn with_fault(&mut self, words: &[&str], of: usize, planned: &Planned, step: &mut Step) -> Result<Said> {
-        let Planned { fault, share, later, hold, member } = planned;
-        let record = 1 + share * of / 1000;
-        let mut happened = Happened {
-            fault: *fault,
-            record,
-            of,
-            later: later.as_millis() as u64,
-            member: (!fault.is_operators()).then(|| member.name.clone()),
-            seconds: hold.map(|hold| hold.as_secs()),
-            came_too_late: false,
+    /// Faults come when the journal has so many records, and go when their time is over, or the command is.
+    fn with_faults(&mut self, words: &[&str], of: usize, planned: &[Planned], step: &mut Step) -> Result<Said> {
+        let death = planned.iter().find_map(|planned| {
+            let place = planned.fault.place_of_death()?;
+            Some(format!("{place}:{}", planned.record(of)))
+        });
+        let variables: Vec<(&str, &str)> = death.iter().map(|death| ("ETCDRUN_TEST_DIE", death.as_str())).collect();
+        let mut running = self.site.operator.start(words, &variables)?;
+        let mut coming: Vec<(&Planned, Option<Instant>)> = planned
+            .iter()
+            .filter(|planned| planned.fault.place_of_death().is_none())
+            .map(|planned| (planned, None))
+            .collect();
+        let (mut active, mut others): (Vec<Active<'_>>, Vec<Running>) = (Vec::new(), Vec::new());
+        let mut processes_seen = Instant::now();
+        let result = loop {
+            if running.is_over()? {
+                break Ok(());
+            }
+            let (records, now) = (running.records(), Instant::now());
+            for (planned, begins) in &mut coming {
+                if begins.is_none() && records >= planned.record(of) {
+                    *begins = Some(now + planned.later);
+                }
+            }
+            let due = |(_, begins): &(&Planned, Option<Instant>)| begins.is_some_and(|begins| begins <= now);
+            let (begun, rest): (Vec<_>, Vec<_>) = coming.into_iter().partition(due);
+            coming = rest;
+            for (planned, _) in begun {
+                step.faults.push(planned.happened(words, of, false));
+                match planned.fault {
+                    Fault::OperatorKilled => running.kill()?,
+                    Fault::SecondOperator => others.push(self.second_operator(planned)?),
+                    Fault::OperatorSleeps => running.sleep(true)?,
+                    _ => self.strike(planned)?,
+                }
+                let ends = planned.hold.map(|hold| Instant::now() + hold);
+                active.push(Active { planned, ends });
+            }
+            let (over, rest): (Vec<Active<'_>>, Vec<Active<'_>>) =
+                active.into_iter().partition(|active| active.ends.is_some_and(|ends| ends <= now));
+            active = rest;
+            for active in over {
+                self.relieve(active.planned, &running)?;
+            }
+            if processes_seen.elapsed() > Duration::from_millis(500) {
+                processes_seen = Instant::now();
+                no_secret_in_processes(step);
+            }
+            sleep(Duration::from_millis(3));
         };
-        if let Some(place) = fault.place_of_death() {
-            let death = format!("{place}:{record}");
-            let said = self.site.operator.start(words, &[("ETCDRUN_TEST_DIE", &death)])?.wait()?;
-            happened.came_too_late = said.code.is_some();
-            step.faults.push(happened);
-            return Ok(said);
+        for active in active {
+            self.relieve(active.planned, &running)?;
         }
-        let mut running = self.site.operator.start(words, &[])?;
-        happened.came_too_late = !running.await_record(record)?;
-        if happened.came_too_late {
-            step.faults.push(happened);
-            return running.wait();
-        }
-        sleep(*later);
-        if *fault == Fault::OperatorKilled {
-            step.faults.push(happened);
-            running.kill()?;
-            return running.wait();
-        }
-        step.faults.push(happened);
+        result.and_then(|()| {
+            let said = running.wait()?;
+            for other in others {
+                let said = other.wait()?;
+                self.look_at(&said, step);
+            }
+            let too_late = coming.into_iter().map(|(planned, _)| planned);
+            step.faults.extend(too_late.map(|planned| planned.happened(words, of, true)));
+            let deadly = planned.iter().filter(|planned| planned.fault.place_of_death().is_some());
+            step.faults.extend(deadly.map(|planned| planned.happened(words, of, said.code.is_some())));
+            Ok(said)
+        })
+    }
+
+    fn strike(&mut self, planned: &Planned) -> Result<()> {
+        let Planned { fault, member, .. } = planned;
         let others = self.others(member)?;
         let others: Vec<&Host> = others.iter().collect();
         if fault.takes_down() {
             self.down.push(Down { member: member.name.clone(), from: now(), until: None });
         }
-        fault.inject(&self.site.lab, member, &others)?;
-        if let Some(hold) = hold {
-            let until = Instant::now() + *hold;
-            while Instant::now() < until && !running.is_over()? {
-                sleep(Duration::from_millis(20));
+        if fault.loses_data() {
+            self.lost.push(member.name.clone());
+        }
+        fault.inject(&self.site.lab, member, &others)
+    }
+
+    fn relieve(&mut self, planned: &Planned, running: &Running) -> Result<()> {
+        match planned.fault {
+            Fault::OperatorSleeps => running.sleep(false),
+            fault if fault.is_operators() => Ok(()),
+            fault => {
+                let others = self.others(&planned.member)?;
+                let others: Vec<&Host> = others.iter().collect();
+                fault.heal(&self.site.lab, &planned.member, &others)?;
+                self.is_up(fault, &planned.member.name);
+                Ok(())
             }
-            fault.heal(&self.site.lab, member, &others)?;
-            self.is_up(*fault, &member.name);
         }
-        let said = running.wait()?;
-        if hold.is_none() {
-            fault.heal(&self.site.lab, member, &others)?;
-            self.is_up(*fault, &member.name);
-        }
-        Ok(said)
+    }
+
+    /// Somebody else, who wants to restart a member.
+    fn second_operator(&mut self, planned: &Planned) -> Result<Running> {
+        let mut other = self.site.operator.other(&self.folder.join("second-operator"))?;
+        other.start(&["member", "restart", &planned.member.name, "--yes"], &[])
     }
 
     /// A member whose data is lost is not up before it was replaced.
@@ -291,20 +404,13 @@ impl<'a> Life<'a> {
     }
 
     /// Does what a person would do about a command that did not succeed, until it has, or until patience is at its end.
-    fn converge(
-        &mut self,
-        operation: &Operation,
-        command: &[String],
-        planned: Option<&Planned>,
-        step: &mut Step,
-    ) -> Result<()> {
-        let died = planned.is_some_and(|planned| planned.fault.is_operators());
-        if died {
-            let meanwhile = *self.choice.one_of(&Meanwhile::ALL);
-            meanwhile.happen(&mut self.site, &mut self.choice)?;
-            step.meanwhile.push(meanwhile);
-        }
+    fn converge(&mut self, operation: &Operation, command: &[String], faults: &[Fault], step: &mut Step) -> Result<()> {
         for attempt in 0..ATTEMPTS {
+            if step.codes.last() == Some(&None) {
+                let meanwhile = *self.choice.one_of(&Meanwhile::ALL);
+                meanwhile.happen(&mut self.site, &mut self.choice)?;
+                step.meanwhile.push(meanwhile);
+            }
             let unfinished = self.unfinished()?;
             // As long as the old cluster serves, what is written to it goes with it, as was asked for. What is written to the new one
             // must stay, also if the rest of the run comes later.
@@ -314,7 +420,10 @@ impl<'a> Life<'a> {
             }
             let resume = ["resume".to_owned()];
             step.begun_anew |= unfinished.is_none();
-            let said = self.command(if unfinished.is_some() { &resume } else { command }, None, step);
+            // What repairs it meets faults, too, and then it must come to its end.
+            let count = if attempt < FAULTY_ATTEMPTS { self.choice.below(2) } else { 0 };
+            let planned = self.plan(faults, count, operation)?;
+            let said = self.command(if unfinished.is_some() { &resume } else { command }, &planned, step);
             self.judge.resume();
             let said = said?;
             match said.code {
@@ -324,23 +433,34 @@ impl<'a> Life<'a> {
                 _ => {}
             }
             // A member that was lost meanwhile is replaced first, as the gates demand.
-            if let Some(planned) = planned.filter(|planned| planned.fault.loses_data()) {
-                let name = planned.member.name.clone();
-                let listed = self.site.members()?.iter().any(|member| member.name == name);
-                if listed && self.site.await_healthy(Duration::from_secs(5)).is_err() {
-                    self.give_up(unfinished.as_deref())?;
-                    let words = ["member", "replace", &name, "--yes"].map(str::to_owned);
-                    self.command(&words, None, step)?;
-                    continue;
-                }
+            if !self.lost.is_empty() && self.site.await_healthy(Duration::from_secs(5)).is_err() {
+                self.give_up()?;
+                self.replace_lost(step)?;
+                continue;
             }
             // It may have to wait for members that come back; after that a run that is still refused is given up.
             let healthy = self.site.await_healthy(Duration::from_secs(30)).is_ok();
             if attempt >= 2 && healthy {
-                self.give_up(unfinished.as_deref())?;
+                self.give_up()?;
             }
         }
         Err(anyhow!("{:?} does not come to its end: {:?}", operation.kind, step.codes))
+    }
+
+    /// Members whose disks were lost are built again.
+    fn replace_lost(&mut self, step: &mut Step) -> Result<()> {
+        for name in std::mem::take(&mut self.lost) {
+            if self.site.members()?.iter().any(|member| member.name == name) {
+                let words = ["member", "replace", &name, "--yes"].map(str::to_owned);
+                let said = self.command(&words, &[], step)?;
+                // What was built again meanwhile needs nothing.
+                match said.code {
+                    Some(0 | 5) => self.down.iter_mut().filter(|down| down.member == name).for_each(Down::ends),
+                    _ => self.lost.push(name),
+                }
+            }
+        }
+        Ok(())
     }
 
     fn old_cluster_serves(&mut self) -> bool {
@@ -357,16 +477,14 @@ impl<'a> Life<'a> {
         Ok((newest["state"] != "done").then(|| id.to_owned()))
     }
 
-    fn give_up(&mut self, run: Option<&str>) -> Result<()> {
-        if let Some(run) = run {
-            self.site.operator.run(&["unlock", run])?;
-            self.site.operator.run(&["runs", "prune", "--keep", "1000", "--unfinished"])?;
-            // The folder of a run that nobody resumes is out of the way.
-            let folder = self.site.operator.path(".etcdrun/runs").join(run);
-            let aside = self.site.operator.path(&format!("given-up-{run}"));
-            if folder.exists() {
-                fs::rename(folder, aside)?;
-            }
+    fn give_up(&mut self) -> Result<()> {
+        let Some(run) = self.unfinished()? else { return Ok(()) };
+        self.site.operator.run(&["unlock", &run])?;
+        // The folder of a run that nobody resumes is out of the way.
+        let folder = self.site.operator.path(".etcdrun/runs").join(&run);
+        let aside = self.site.operator.path(&format!("given-up-{run}"));
+        if folder.exists() {
+            fs::rename(folder, aside)?;
         }
         Ok(())
     }
@@ -544,6 +662,18 @@ impl<'a> Life<'a> {
             println!("  the evidence is in {}", folder.display());
         }
         Ok(life)
+    }
+}
+
+/// The hosts of the lab are on this machine, so that all their processes can be seen.
+fn no_secret_in_processes(step: &mut Step) {
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        let shows = |secret: &&&str| line.contains(**secret) && !line.contains("campaign");
+        if let Some(secret) = [ROOT_PASSWORD, USER_PASSWORD].iter().find(shows) {
+            step.violations.push(format!("a command line shows `{secret}`: {}", line.replace('\0', " ")));
+        }
     }
 }
 

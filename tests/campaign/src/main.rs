@@ -5,12 +5,17 @@
 //!                            └── Judge (tests/judge): clients all the time ── verdict at the end of the life
 //! ```
 
+mod authority;
 mod choice;
 mod fault;
+mod hosts;
+mod lengths;
 mod life;
+mod matrix;
 mod operation;
 mod operator;
 mod record;
+mod report;
 mod row;
 mod site;
 mod world;
@@ -27,7 +32,8 @@ use choice::Choice;
 use clap::Parser;
 use etcdrun_lab::{ETCD_VERSIONS, Lab};
 use fault::Fault;
-use life::{Lengths, Life};
+use lengths::Lengths;
+use life::Life;
 use operation::Kind;
 use operator::Program;
 use record::Line;
@@ -44,8 +50,11 @@ struct Arguments {
     #[arg(long, default_value = "target/debug/etcdrun")]
     program: PathBuf,
     /// Where results and evidence are kept
-    #[arg(long, default_value = "target/campaign")]
+    #[arg(long, default_value = "target/campaign", default_value_if("matrix", "true", "target/matrix"))]
     results: PathBuf,
+    /// Print what the results so far show, and play nothing
+    #[arg(long)]
+    report: bool,
     /// The first life has this seed, the next ones those that follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -58,12 +67,21 @@ struct Arguments {
     /// Begin no life after so many minutes
     #[arg(long)]
     minutes: Option<u64>,
+    /// So many members, whatever the seed says
+    #[arg(long)]
+    members: Option<usize>,
     /// No faults
     #[arg(long)]
     calm: bool,
     /// Switch this rule or policy off, to see whether that is noticed
     #[arg(long)]
     off: Option<String>,
+    /// Play the rows of the matrix, each as a whole life without faults, and nothing random
+    #[arg(long)]
+    matrix: bool,
+    /// Only these rows of the matrix, also if they were played before
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<usize>,
     /// Only these operations
     #[arg(long, value_delimiter = ',', value_parser = kind)]
     only: Vec<Kind>,
@@ -94,14 +112,21 @@ fn main() -> ExitCode {
 /// Whether there was no violation.
 fn run(arguments: &Arguments) -> Result<bool> {
     let begun = Instant::now();
+    if arguments.report {
+        print!("{}", report::table(&record::read(&arguments.results)?));
+        return Ok(true);
+    }
     fs::create_dir_all(&arguments.results)?;
     let results = arguments.results.canonicalize()?;
     // A build meanwhile must not exchange it.
     let path = results.join("etcdrun");
     fs::copy(&arguments.program, &path).context("there is no program; `cargo build` makes it")?;
     let program = Program { path, off: arguments.off.clone() };
+    if arguments.matrix {
+        return matrix::run(&results, &program, &arguments.lab, &arguments.rows);
+    }
     let done: Vec<u64> = record::read(&results)?.iter().filter_map(seed_of_life).collect();
-    let mut lengths: Lengths = read_lengths(&results);
+    let mut lengths = Lengths::new()?;
     let mut holds = true;
     for seed in (arguments.seed..).take(arguments.lives as usize) {
         if done.contains(&seed) {
@@ -113,18 +138,22 @@ fn run(arguments: &Arguments) -> Result<bool> {
             break;
         }
         let mut choice = Choice::new(seed ^ 0x5eed);
-        let row = row_of(&mut choice);
+        let mut row = row_of(&mut choice);
+        row.members = arguments.members.unwrap_or(row.members);
         println!("life {seed}: {row}");
         let life_begun = Instant::now();
         let mut life = Life::begin(seed, &row, &results, &program, Lab::open(&arguments.lab)?, &mut lengths)?;
         let mut violations = Vec::new();
         let mut steps = 0;
         for _ in 0..arguments.steps * 4 {
-            let kinds: &[Kind] = if arguments.only.is_empty() { &Kind::ALL } else { &arguments.only };
+            let kinds: &[Kind] = if arguments.only.is_empty() { &Kind::OFTEN } else { &arguments.only };
             let kind = *life.choice().one_of(kinds);
-            let faults: &[Fault] = if arguments.faults.is_empty() { &Fault::ALL } else { &arguments.faults };
-            let fault = (!arguments.calm).then(|| *life.choice().one_of(faults));
-            let Some(step) = life.step(kind, fault)? else { continue };
+            let faults: &[Fault] = match arguments.calm {
+                true => &[],
+                false if arguments.faults.is_empty() => &Fault::ALL,
+                false => &arguments.faults,
+            };
+            let Some(step) = life.step(kind, faults)? else { continue };
             steps += 1;
             let number = step.number;
             violations.extend(step.violations.iter().map(|violation| format!("step {number}, {kind:?}: {violation}")));
@@ -137,7 +166,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         holds &= life.violations.is_empty();
         println!("  {} operations in {:.0} s, {} violations", life.steps, life.seconds, life.violations.len());
         life.violations.iter().for_each(|violation| println!("  VIOLATION (seed {seed}): {violation}"));
-        fs::write(results.join("lengths.json"), serde_json::to_vec_pretty(&lengths)?)?;
+        lengths.save(&results)?;
     }
     Ok(holds)
 }
@@ -149,17 +178,13 @@ fn seed_of_life(line: &Line) -> Option<u64> {
     }
 }
 
-fn read_lengths(results: &std::path::Path) -> Lengths {
-    let text = fs::read(results.join("lengths.json")).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
-
 fn row_of(choice: &mut Choice) -> Row {
     Row {
         version: (*choice.one_of(&ETCD_VERSIONS)).to_owned(),
-        members: *choice.one_of(&[1, 3, 3, 3, 5]),
+        members: *choice.one_of(&[1, 2, 3, 3, 3, 5, 5]),
         auth: *choice.one_of(&[Auth::Off, Auth::Certificate, Auth::Password]),
         ports: *choice.one_of(&[Ports::Usual, Ports::Others]),
         log: *choice.one_of(&[Log::Long, Log::Short]),
+        ..Row::default()
     }
 }

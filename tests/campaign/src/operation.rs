@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     choice::Choice,
     fault::Fault,
-    row::Auth,
-    site::{CLUSTER, Member, Site},
+    row::{Auth, Data},
+    site::{CLUSTER, COPY, COPY_INVENTORY, Member, Site},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,25 +31,75 @@ pub enum Kind {
     Renew,
     RotateCa,
     Defrag,
+    /// Values are written, where there shall be some data.
+    Fill,
+    /// A backup becomes another cluster, which is destroyed then.
+    Elsewhere,
+    Passwords,
+    /// The cluster is destroyed, and comes back by its last backup.
+    Destroy,
 }
 
 impl Kind {
-    pub const ALL: [Self; 15] = [
+    /// Whether members have their turns, one after the other.
+    pub fn is_rollout(self) -> bool {
+        use Kind::{Defrag, Downgrade, Restart, RotateCa, Settings, Upgrade};
+        matches!(self, Settings | Restart | Upgrade | Downgrade | RotateCa | Defrag)
+    }
+
+    /// For a random choice: what takes long, or changes the data, comes less often.
+    pub const OFTEN: [Self; 27] = [
         Self::Site,
         Self::Settings,
+        Self::Settings,
+        Self::Settings,
+        Self::Restart,
+        Self::Restart,
         Self::Restart,
         Self::Upgrade,
+        Self::Upgrade,
+        Self::Upgrade,
         Self::Downgrade,
+        Self::RotateCa,
+        Self::Defrag,
+        Self::Defrag,
+        Self::Rebuild,
+        Self::Rebuild,
         Self::Rebuild,
         Self::Move,
+        Self::Move,
         Self::Add,
+        Self::Add,
+        Self::Remove,
         Self::Remove,
         Self::Backup,
         Self::Restore,
         Self::Recover,
         Self::Renew,
+    ];
+
+    /// All that can happen to a cluster, in an order in which it may.
+    pub const WHOLE_LIFE: [Self; 20] = [
+        Self::Site,
+        Self::Fill,
+        Self::Settings,
+        Self::Restart,
+        Self::Backup,
+        Self::Elsewhere,
+        Self::Upgrade,
+        Self::Rebuild,
+        Self::Move,
+        Self::Add,
+        Self::Remove,
+        Self::Passwords,
+        Self::Renew,
         Self::RotateCa,
         Self::Defrag,
+        Self::Restore,
+        Self::Recover,
+        Self::Downgrade,
+        Self::Destroy,
+        Self::Site,
     ];
 }
 
@@ -66,15 +116,19 @@ pub struct Operation {
 impl Operation {
     /// Gets the site ready for it: edits the inventory, loses a member. Nothing if the cluster is not one that it can be done to.
     pub fn prepare(kind: Kind, site: &mut Site, choice: &mut Choice) -> Result<Option<Self>> {
+        if matches!(kind, Kind::Elsewhere | Kind::Move | Kind::Add | Kind::Restore | Kind::Recover | Kind::Destroy) {
+            site.tidy();
+        }
         let members = site.members()?;
         let small = members.len() < 3;
         let mut cause = None;
-        let mut outage = Vec::new();
+        // A gate that waits for a member that was lost waits for long enough to see it come back.
+        let mut said = words(&["-e", "rollout_timeout=45s"]);
         if small {
-            outage = words(&["-e", "rollout_allow_outage=true"]);
+            said.extend(words(&["-e", "rollout_allow_outage=true"]));
         }
         let allow: &[&str] = if small { &["--allow-outage"] } else { &[] };
-        let play = |name: &str| [words(&["playbook", name]), outage.clone()].concat();
+        let play = |name: &str| [words(&["playbook", name]), said.clone()].concat();
         let commands = match kind {
             Kind::Site => vec![words(&["playbook", "site.yaml"])],
             Kind::Settings => {
@@ -103,15 +157,16 @@ impl Operation {
             }
             Kind::Move => {
                 let spare = site.spare()?;
-                let (Some(host), false) = (spare.first(), small) else { return Ok(None) };
+                let Some(host) = spare.first() else { return Ok(None) };
                 let member = choice.one_of(&members);
-                let (name, ip) = (new_name(&members), host.address().to_string());
-                vec![words(&["member", "replace", &member.name, "--new-name", &name, "--ip", &ip, "--yes"])]
+                let (name, ip) = (new_name(&members), site.address(host).to_string());
+                let replace = ["member", "replace", &member.name, "--new-name", &name, "--ip", &ip, "--yes"];
+                vec![words(&[&replace, allow].concat())]
             }
             Kind::Add => {
                 let spare = site.spare()?;
                 let Some(host) = spare.first().filter(|_| members.len() <= site.row.members) else { return Ok(None) };
-                let (name, ip) = (new_name(&members), host.address().to_string());
+                let (name, ip) = (new_name(&members), site.address(host).to_string());
                 vec![words(&[&["member", "add", &name, "--ip", &ip, "--yes"], allow].concat())]
             }
             Kind::Remove => {
@@ -129,7 +184,7 @@ impl Operation {
                 ]
             }
             Kind::Recover => {
-                if small {
+                if members.len() < 2 {
                     return Ok(None);
                 }
                 // All but one of a minority lose their disks, which is a majority.
@@ -141,12 +196,46 @@ impl Operation {
                 vec![words(&["recover", CLUSTER, "--yes"])]
             }
             Kind::Renew => vec![words(&["certs", "renew", "--all"])],
-            Kind::RotateCa => [&[][..], &["--issue"], &["--finish"]]
-                .map(|phase| words(&[&["certs", "rotate-ca", CLUSTER, "--yes"], allow, phase].concat()))
-                .to_vec(),
-            Kind::Defrag => vec![words(&["playbook", "defrag.yaml"])],
+            Kind::RotateCa => {
+                site.wants_new_ca()?;
+                [&[][..], &["--issue"], &["--finish"]]
+                    .map(|phase| words(&[&["certs", "rotate-ca", CLUSTER, "--yes"], allow, phase].concat()))
+                    .to_vec()
+            }
+            Kind::Defrag => vec![play("defrag.yaml")],
+            Kind::Fill => {
+                if site.row.data == Data::Small {
+                    return Ok(None);
+                }
+                site.fill()?;
+                vec![words(&["status", CLUSTER])]
+            }
+            Kind::Elsewhere => {
+                if !site.describe_copy()? {
+                    return Ok(None);
+                }
+                let copy = |command: &[&str]| words(&[command, &["-i", COPY_INVENTORY]].concat());
+                vec![
+                    words(&["backup", CLUSTER, "--to", "file:backups"]),
+                    copy(&["restore", COPY, "--from", "file:backups", "--backup-of", CLUSTER, "--yes"]),
+                    copy(&["status", COPY]),
+                    copy(&["plan", "site.yaml", "--detailed-exitcode"]),
+                    copy(&["destroy", COPY, "--no-backup", "--yes"]),
+                ]
+            }
+            Kind::Passwords => {
+                if site.row.auth != Auth::Password {
+                    return Ok(None);
+                }
+                site.wants_new_passwords()?;
+                vec![words(&["playbook", "site.yaml"])]
+            }
+            Kind::Destroy => vec![
+                words(&["destroy", CLUSTER, "--backup-to", "file:last", "--yes"]),
+                words(&["restore", CLUSTER, "--from", "file:last", "--yes"]),
+            ],
         };
-        let replaces_data = matches!(kind, Kind::Restore | Kind::Recover);
+        let replaces_data = matches!(kind, Kind::Restore | Kind::Recover | Kind::Destroy);
         Ok(Some(Self { kind, commands, replaces_data, cause }))
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longer than anything takes that goes on: a gate waits five minutes at most, and a rollout has several.
@@ -35,8 +36,9 @@ pub struct Operator {
 pub struct Running {
     child: Child,
     begun: Instant,
-    /// Runs that were there before.
+    /// Runs that were there before, and how many records the newest one had.
     known: Vec<PathBuf>,
+    had: usize,
     runs: PathBuf,
     pub output: PathBuf,
 }
@@ -61,6 +63,21 @@ impl Operator {
         Ok(Self { folder: folder.to_owned(), program: path, off, runs: 0 })
     }
 
+    /// The operator of another machine, with a copy of all that this one knows.
+    pub fn other(&self, folder: &Path) -> Result<Self> {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder.join("output"))?;
+        for name in ["inventory.yaml", "known_hosts", "ssh_config", ".etcdrun"] {
+            if self.path(name).exists() {
+                let status = Command::new("cp").arg("-a").arg(self.path(name)).arg(folder).status()?;
+                anyhow::ensure!(status.success(), "could not copy {name}");
+            }
+        }
+        Ok(Self { folder: folder.to_owned(), program: self.program.clone(), off: self.off.clone(), runs: 0 })
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -81,6 +98,7 @@ impl Operator {
         fs::write(&errors, format!("$ etcdrun {}\n", words.join(" ")))?;
         let runs = self.path(".etcdrun/runs");
         let known = entries(&runs);
+        let had = known.iter().max().map_or(0, |run| count(run));
         let mut command = Command::new(&self.program);
         command
             .args(words)
@@ -95,7 +113,7 @@ impl Operator {
             .stderr(fs::File::options().append(true).open(&errors)?)
             .stdout(fs::File::create(&output)?);
         let child = command.spawn().with_context(|| format!("could not start {}", self.program.display()))?;
-        Ok(Running { child, begun: Instant::now(), known, runs, output })
+        Ok(Running { child, begun: Instant::now(), known, had, runs, output })
     }
 
     /// Runs a command to its end.
@@ -121,29 +139,27 @@ impl Said {
 }
 
 impl Running {
-    /// The records in the journal of the run that it has begun; none before it has.
+    /// The records in the journal of the run that it has begun, none before it has; or those that it has added to the newest one.
     pub fn records(&self) -> usize {
-        let new = entries(&self.runs).into_iter().find(|run| !self.known.contains(run));
-        let journal = new.and_then(|run| fs::read(run.join("journal")).ok()).unwrap_or_default();
-        journal.iter().filter(|byte| **byte == b'\n').count()
-    }
-
-    /// Waits until the journal has this many records. Whether it came to that before the command ended.
-    pub fn await_record(&mut self, record: usize) -> Result<bool> {
-        while self.records() < record {
-            if self.child.try_wait()?.is_some() {
-                return Ok(false);
-            }
-            if self.begun.elapsed() > LIMIT {
-                return Ok(false);
-            }
-            sleep(LOOK);
+        let runs = entries(&self.runs);
+        match runs.iter().find(|run| !self.known.contains(run)) {
+            Some(new) => count(new),
+            None => runs.iter().max().map_or(0, |run| count(run)).saturating_sub(self.had),
         }
-        Ok(true)
     }
 
+    /// Whether it has ended, or is given up.
     pub fn is_over(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+        Ok(self.child.try_wait()?.is_some() || self.begun.elapsed() > LIMIT)
+    }
+
+    /// Stops it where it is, or lets it go on.
+    pub fn sleep(&self, sleeps: bool) -> Result<()> {
+        let signal = if sleeps { Signal::STOP } else { Signal::CONT };
+        let process = Pid::from_raw(i32::try_from(self.child.id())?).context("it has no id")?;
+        // It may have ended.
+        let _ = kill_process(process, signal);
+        Ok(())
     }
 
     /// As a power cut would.
@@ -172,6 +188,12 @@ impl Running {
         let text = fs::read_to_string(self.output.with_extension("err"))? + &stdout;
         Ok(Said { code: status.code(), stdout, text, records: self.records() })
     }
+}
+
+/// How many records a run has.
+fn count(run: &Path) -> usize {
+    let journal = fs::read(run.join("journal")).unwrap_or_default();
+    journal.iter().filter(|byte| **byte == b'\n').count()
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

@@ -29,6 +29,9 @@ pub struct Happened {
     pub seconds: Option<u64>,
     /// The command had ended before it came to that.
     pub came_too_late: bool,
+    /// The command that it came in.
+    #[serde(default)]
+    pub command: String,
 }
 
 /// An operation in the life of a cluster.

@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 /// The password of root, where there are passwords. Like all others it must never be seen in an output.
 pub const ROOT_PASSWORD: &str = "root-of-the-campaign";
 pub const USER_PASSWORD: &str = "user-of-the-campaign";
+/// For sudo. It has that of the user in it, so that whoever looks for that finds this one, too.
+pub const SUDO_PASSWORD: &str = "sudo-and-user-of-the-campaign";
 /// The user of the judge, who may do everything below its prefix.
 pub const USER: &str = "judge";
+/// Where a host's sshd listens if that is not the usual port.
+pub const SSH_PORT: u16 = 2222;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +37,72 @@ pub enum Log {
     Short,
 }
 
+/// The addresses that hosts are reached by, and that members have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Addresses {
+    #[default]
+    V4,
+    V6,
+}
+
+/// How the hosts are logged into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ssh {
+    #[default]
+    Root,
+    /// As a user whose sudo asks for a password.
+    Sudo,
+    /// At another port.
+    Port,
+    /// By way of another host; they do not answer others.
+    Jump,
+}
+
+/// Who signs certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ca {
+    #[default]
+    Made,
+    /// The inventory names a certificate and its key.
+    Brought,
+    /// The inventory names a certificate, and a command that signs.
+    Command,
+}
+
+/// What logins and scripts have on the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shell {
+    /// As the image has it: logins have bash, and `sh` is dash.
+    #[default]
+    Both,
+    Bash,
+    Dash,
+    Busybox,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data {
+    #[default]
+    Small,
+    /// Some megabytes, so that a snapshot takes more than a moment.
+    Large,
+}
+
+/// How members find each other when the cluster is formed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discovery {
+    #[default]
+    Inventory,
+    /// By a service.
+    Url,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Row {
     /// The minor version that it begins with.
@@ -41,6 +111,36 @@ pub struct Row {
     pub auth: Auth,
     pub ports: Ports,
     pub log: Log,
+    #[serde(default)]
+    pub addresses: Addresses,
+    #[serde(default)]
+    pub ssh: Ssh,
+    #[serde(default)]
+    pub ca: Ca,
+    #[serde(default)]
+    pub shell: Shell,
+    #[serde(default)]
+    pub data: Data,
+    #[serde(default)]
+    pub discovery: Discovery,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            version: "3.5".to_owned(),
+            members: 3,
+            auth: Auth::Off,
+            ports: Ports::Usual,
+            log: Log::Long,
+            addresses: Addresses::default(),
+            ssh: Ssh::default(),
+            ca: Ca::default(),
+            shell: Shell::default(),
+            data: Data::default(),
+            discovery: Discovery::default(),
+        }
+    }
 }
 
 impl Row {
@@ -58,8 +158,13 @@ impl Row {
         }
     }
 
+    /// The password of root or of the user, after so many changes. It has the first one in it, for those who look for that.
+    pub fn password(first: &str, changes: u32) -> String {
+        if changes == 0 { first.to_owned() } else { format!("{first}-{changes}") }
+    }
+
     /// What the cluster says beside its members.
-    pub fn sections(&self, version: &str) -> String {
+    pub fn sections(&self, version: &str, password_changes: u32) -> String {
         let mut text = format!("    etcd:\n      version: {version}\n      quota: 2GiB\n");
         if self.ports == Ports::Others {
             let _ = writeln!(text, "      client_port: {}\n      peer_port: {}", self.client_port(), self.peer_port());
@@ -68,12 +173,14 @@ impl Row {
             let _ = writeln!(text, "      settings: {{ snapshot-count: 200 }}");
         }
         let roles = format!("roles: {{ {USER}: {{ permissions: [{{ prefix: /judge/ }}] }} }}");
+        let root_password = Self::password(ROOT_PASSWORD, password_changes);
+        let user_password = Self::password(USER_PASSWORD, password_changes);
         let _ = match self.auth {
             Auth::Off => writeln!(text, "    auth: {{ enabled: false }}"),
             Auth::Certificate => writeln!(text, "    auth: {{ {roles}, users: {{ {USER}: {{ roles: [{USER}] }} }} }}"),
             Auth::Password => writeln!(
                 text,
-                "    auth: {{ method: password, root_password: {ROOT_PASSWORD}, {roles}, users: {{ {USER}: {{ roles: [{USER}], password: {USER_PASSWORD} }} }} }}"
+                "    auth: {{ method: password, root_password: {root_password}, {roles}, users: {{ {USER}: {{ roles: [{USER}], password: {user_password} }} }} }}"
             ),
         };
         text
@@ -82,7 +189,11 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { version, members, auth, ports, log } = self;
-        write!(formatter, "etcd {version}, {members} members, auth {auth:?}, ports {ports:?}, log {log:?}")
+        let Self { version, members, auth, ports, log, addresses, ssh, ca, shell, data, discovery } = self;
+        write!(
+            formatter,
+            "etcd {version}, {members} members, auth {auth:?}, ports {ports:?}, log {log:?}, addresses {addresses:?}, ssh {ssh:?}, \
+             CA {ca:?}, shell {shell:?}, data {data:?}, discovery {discovery:?}"
+        )
     }
 }

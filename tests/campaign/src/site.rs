@@ -1,25 +1,37 @@
 //! A cluster of a row, on hosts of the lab, with spare hosts beside it.
 
 use std::{
+    collections::HashMap,
     fs,
+    io::{Read as _, Write as _},
     net::IpAddr,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use etcdrun_judge::{Cluster, Endpoint, Login, Tls};
-use etcdrun_lab::{Borrowed, ETCD_VERSIONS, Host, Kind, Lab, etcd, write_inventory};
+use etcdrun_lab::{Borrowed, ETCD_VERSIONS, Host, Kind, Lab, etcd, etcd_tools, write_inventory};
 
 use crate::{
+    authority, hosts,
     operator::{Operator, Program},
-    row::{Auth, ROOT_PASSWORD, Row, USER, USER_PASSWORD},
+    row::{Auth, Ca, Discovery, ROOT_PASSWORD, Row, SSH_PORT, SUDO_PASSWORD, Ssh, USER, USER_PASSWORD},
 };
 
 /// The cluster's name.
 pub const CLUSTER: &str = "prod";
+/// A second cluster, for backups of the first.
+pub const COPY: &str = "copy";
+/// Its inventory.
+pub const COPY_INVENTORY: &str = "copy.yaml";
 /// Hosts beside the members, for members that are added or move.
 const SPARE: usize = 1;
+/// What is written where there shall be some data: so many values of so many bytes, twice as many in hexadecimal.
+const VALUES: usize = 24;
+const VALUE: usize = 500_000;
 
 pub struct Site {
     pub row: Row,
@@ -28,6 +40,14 @@ pub struct Site {
     pub operator: Operator,
     /// The minor version that the inventory wants.
     pub version: String,
+    /// The jump host, and the service for discovery.
+    _helper: Option<Borrowed>,
+    /// How often the passwords were changed.
+    password_changes: u32,
+    /// The number of the CA that the inventory names, where it names one.
+    ca: u32,
+    /// What each user had last, for the time in which the cluster is destroyed.
+    credentials: HashMap<String, Tls>,
 }
 
 /// A member as the inventory has it, and its host.
@@ -40,31 +60,60 @@ pub struct Member {
 impl Site {
     /// Hosts, and an inventory of them; nothing is played.
     pub fn new(row: &Row, folder: &Path, program: &Program, lab: Lab) -> Result<Self> {
-        let hosts = lab.borrow(Kind::Fast, row.members + SPARE)?;
+        let has_helper = row.ssh == Ssh::Jump || row.discovery == Discovery::Url;
+        let mut hosts = lab.borrow(Kind::Fast, row.members + SPARE + usize::from(has_helper))?;
         let operator = Operator::new(folder, program)?;
         let named: Vec<Host> = hosts.iter().map(|host| (**host).clone()).collect();
+        let helper = if has_helper { hosts.pop() } else { None };
+        hosts::prepare_operator(row, &lab)?;
+        for host in &named {
+            hosts::connect(row, host)?;
+        }
+        for host in &hosts {
+            hosts::prepare(row, &lab, host)?;
+        }
         write_inventory(&lab, &named, folder)?;
-        let text = operator.read("inventory.yaml")?;
-        let (ssh, _) = text.split_once("\nhosts:").context("the lab's inventory has no hosts")?;
-        let mut releases = String::new();
+        operator.write("known_hosts", &known_hosts(row, &named, &operator.read("known_hosts")?)?)?;
+        let mut text = String::from("ssh:") + &ssh_of(row, &operator)?;
+        if let Some(helper) = helper.as_ref().filter(|_| row.ssh == Ssh::Jump) {
+            // It has no other address, and no other way to it.
+            text += &format!("hosts:\n  jump: {{ address: {}, ssh: {{ jump: none }} }}\n", helper.address());
+        }
+        text += "etcd_releases:\n";
         for minor in ETCD_VERSIONS {
             let server = etcd(minor)?;
-            let line = format!(
-                "  {}: {{ file: {}, sha256: {} }}\n",
-                server.version,
-                server.path.display(),
-                sum_of(&server.path)?
-            );
-            releases.push_str(&line);
+            let (version, file, sum) = (server.version, server.path.display(), sum_of(&server.path)?);
+            text += &format!("  {version}: {{ file: {file}, sha256: {sum} }}\n");
         }
-        let entry = |host: &Borrowed| format!("      {}: {{ address: {} }}\n", host.name(), host.address());
+        let mut sections = row.sections(&etcd(&row.version)?.version, 0);
+        if let Some(helper) = helper.as_ref().filter(|_| row.discovery == Discovery::Url) {
+            let url = hosts::start_discovery(helper, row.members)?;
+            sections = sections.replacen("etcd:\n", &format!("etcd:\n      discovery: {{ url: \"{url}\" }}\n"), 1);
+        }
+        if row.ca != Ca::Made {
+            sections += &format!("    tls: {{ ca: {{ {} }} }}\n", authority::make(&operator, row.ca, 1)?);
+        }
+        let entry =
+            |host: &Borrowed| format!("      {}: {{ address: \"{}\" }}\n", host.name(), hosts::address(row, host));
         let members: String = hosts.iter().take(row.members).map(entry).collect();
-        let sections = row.sections(&etcd(&row.version)?.version);
-        operator.write(
-            "inventory.yaml",
-            &format!("{ssh}\netcd_releases:\n{releases}clusters:\n  {CLUSTER}:\n{sections}    members:\n{members}"),
-        )?;
-        Ok(Self { row: row.clone(), lab, hosts, operator, version: row.version.clone() })
+        text += &format!("clusters:\n  {CLUSTER}:\n{sections}    members:\n{members}");
+        operator.write("inventory.yaml", &text)?;
+        Ok(Self {
+            row: row.clone(),
+            lab,
+            hosts,
+            operator,
+            version: row.version.clone(),
+            _helper: helper,
+            password_changes: 0,
+            ca: 1,
+            credentials: HashMap::new(),
+        })
+    }
+
+    /// Where a host is reached.
+    pub fn address(&self, host: &Host) -> IpAddr {
+        hosts::address(&self.row, host)
     }
 
     /// The members that the inventory has now.
@@ -74,7 +123,7 @@ impl Site {
         let mut members = Vec::new();
         for (name, vars) in hosts {
             let address = vars["ansible_host"].as_str().unwrap_or_default();
-            let host = self.hosts.iter().find(|host| host.address().to_string() == address);
+            let host = self.hosts.iter().find(|host| self.address(host).to_string() == address);
             let host = host.with_context(|| format!("{name} has the address {address}, which no host has"))?;
             members.push(Member { name: name.clone(), host: (**host).clone() });
         }
@@ -91,39 +140,140 @@ impl Site {
 
     /// How the judge reaches the cluster, as its own user.
     pub fn as_user(&mut self) -> Result<Cluster> {
-        let login = Login { user: USER.to_owned(), password: USER_PASSWORD.to_owned() };
+        let password = Row::password(USER_PASSWORD, self.password_changes);
+        let login = Login { user: USER.to_owned(), password };
         self.cluster(if self.row.auth == Auth::Certificate { USER } else { "root" }, login)
     }
 
     /// The same as root, who alone may ask for hashes.
     pub fn as_root(&mut self) -> Result<Cluster> {
-        self.cluster("root", Login { user: "root".to_owned(), password: ROOT_PASSWORD.to_owned() })
+        let password = Row::password(ROOT_PASSWORD, self.password_changes);
+        self.cluster("root", Login { user: "root".to_owned(), password })
     }
 
     fn cluster(&mut self, certificate_of: &str, login: Login) -> Result<Cluster> {
-        let endpoints = self
-            .members()?
-            .into_iter()
-            .map(|member| Endpoint::new(&member.name, IpAddr::V4(member.host.address()), self.row.client_port()));
+        self.name_new_ca()?;
+        let port = self.row.client_port();
+        let members = self.members()?;
+        let endpoints = members.iter().map(|member| Endpoint::new(&member.name, self.address(&member.host), port));
         let endpoints = endpoints.collect();
+        // One that is destroyed has no certificates, and is not reached with those that it had.
+        let is_there = self.operator.path(&format!(".etcdrun/clusters/{CLUSTER}.json")).exists();
+        let tls = match self.credentials.get(certificate_of) {
+            Some(last) if !is_there => last.clone(),
+            _ => self.tls(certificate_of)?,
+        };
+        self.credentials.insert(certificate_of.to_owned(), tls.clone());
+        Ok(Cluster { endpoints, tls: Some(tls), login: (self.row.auth == Auth::Password).then_some(login) })
+    }
+
+    fn tls(&mut self, certificate_of: &str) -> Result<Tls> {
         if self.row.auth == Auth::Password {
             let ca_pem = self.operator.read(&format!(".etcdrun/pki/{CLUSTER}/ca.crt"))?;
-            let tls = Tls { ca_pem, certificate_pem: None, key_pem: None };
-            return Ok(Cluster { endpoints, tls: Some(tls), login: Some(login) });
+            return Ok(Tls { ca_pem, certificate_pem: None, key_pem: None });
         }
-        if certificate_of == USER && !self.operator.path(&format!(".etcdrun/pki/{CLUSTER}/clients/{USER}.crt")).exists()
-        {
+        let issued = format!(".etcdrun/pki/{CLUSTER}/clients/{USER}.crt");
+        if certificate_of == USER && !self.operator.path(&issued).exists() {
             self.operator.must(&["certs", "issue", USER])?;
         }
         let folder = format!("exported/{certificate_of}");
         self.operator.must(&["certs", "export", certificate_of, "--to", &folder])?;
         let read = |name: &str| self.operator.read(&format!("{folder}/{name}"));
-        let tls = Tls {
+        Ok(Tls {
             ca_pem: read("ca.crt")?,
             certificate_pem: Some(read(&format!("{certificate_of}.crt"))?),
             key_pem: Some(read(&format!("{certificate_of}.key"))?),
+        })
+    }
+
+    /// Names the CA that is next, where the inventory names one, so that it can be rotated to.
+    pub fn wants_new_ca(&mut self) -> Result<()> {
+        if self.row.ca == Ca::Made {
+            return Ok(());
+        }
+        let old = authority::entry(&self.operator, self.row.ca, self.ca);
+        let new = authority::make(&self.operator, self.row.ca, self.ca + 1)?;
+        self.edit(&format!("ca: {{ {old} }}"), &format!("ca: {{ {old}, next: {{ {new} }} }}"))?;
+        self.ca += 1;
+        Ok(())
+    }
+
+    /// After the last phase of a rotation, a person puts the new CA in the place of the old one.
+    fn name_new_ca(&self) -> Result<()> {
+        let Ok(text) = self.operator.read(&format!(".etcdrun/pki/{CLUSTER}/rotation.json")) else { return Ok(()) };
+        let rotation: serde_json::Value = serde_json::from_str(&text)?;
+        let inventory = self.operator.read("inventory.yaml")?;
+        if self.row.ca != Ca::Made
+            && rotation["phase"] == "finish"
+            && rotation["complete"] == true
+            && inventory.contains(", next: {")
+        {
+            let old = authority::entry(&self.operator, self.row.ca, self.ca - 1);
+            let new = authority::entry(&self.operator, self.row.ca, self.ca);
+            self.edit(&format!("ca: {{ {old}, next: {{ {new} }} }}"), &format!("ca: {{ {new} }}"))?;
+        }
+        Ok(())
+    }
+
+    /// The inventory wants other passwords.
+    pub fn wants_new_passwords(&mut self) -> Result<()> {
+        for first in [ROOT_PASSWORD, USER_PASSWORD] {
+            let [old, new] = [0, 1].map(|more| Row::password(first, self.password_changes + more));
+            self.edit(&format!("password: {old}"), &format!("password: {new}"))?;
+        }
+        self.password_changes += 1;
+        Ok(())
+    }
+
+    /// An inventory of another cluster like this one, on a host that has no member. Nothing if there is none.
+    pub fn describe_copy(&mut self) -> Result<bool> {
+        let Some(host) = self.spare()?.into_iter().next() else { return Ok(false) };
+        let text = self.operator.read("inventory.yaml")?;
+        let (head, cluster) = text.split_once("clusters:\n").context("the inventory has no clusters")?;
+        let (cluster, _) = cluster.split_once("    members:\n").context("the cluster has no members")?;
+        let is_kept = |line: &&str| !line.trim_start().starts_with("discovery:");
+        let sections: String = cluster.lines().skip(1).filter(is_kept).flat_map(|line| [line, "\n"]).collect();
+        let member = format!("      {COPY}-1: {{ address: \"{}\" }}\n", self.address(&host));
+        let copy = format!("{head}clusters:\n  {COPY}:\n{sections}    members:\n{member}");
+        self.operator.write(COPY_INVENTORY, &copy)?;
+        Ok(true)
+    }
+
+    /// Deletes what operations have moved aside, as a person does who is sure: the disks are small.
+    pub fn tidy(&self) {
+        for host in &self.hosts {
+            drop(host.run(&["sh", "-c", "rm -rf /var/lib/etcd/data.*"]));
+        }
+    }
+
+    /// Writes some data beside that of the judge.
+    pub fn fill(&mut self) -> Result<()> {
+        let root = self.as_root()?;
+        let (tls, endpoint) = (root.tls.context("there is no TLS")?, root.endpoints.first().context("no members")?);
+        let url = match endpoint.ip {
+            IpAddr::V4(ip) => format!("https://{ip}:{}", endpoint.port),
+            IpAddr::V6(ip) => format!("https://[{ip}]:{}", endpoint.port),
         };
-        Ok(Cluster { endpoints, tls: Some(tls), login: None })
+        self.operator.write("exported/ca.pem", &tls.ca_pem)?;
+        for number in 0..VALUES {
+            let mut command = Command::new(etcd_tools()?.join("etcdctl"));
+            command.env("ETCDCTL_API", "3").args(["--endpoints", &url, "--cacert"]);
+            command.arg(self.operator.path("exported/ca.pem"));
+            if let Some(login) = &root.login {
+                command.args(["--user", &format!("{}:{}", login.user, login.password)]);
+            } else {
+                command.arg("--cert").arg(self.operator.path("exported/root/root.crt"));
+                command.arg("--key").arg(self.operator.path("exported/root/root.key"));
+            }
+            command.args(["put", &format!("/filled/{number}")]).stdin(Stdio::piped()).stdout(Stdio::null());
+            let mut child = command.spawn()?;
+            let mut random = vec![0; VALUE];
+            fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+            let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+            child.stdin.take().context("etcdctl has no stdin")?.write_all(text.as_bytes())?;
+            ensure!(child.wait()?.success(), "etcdctl could not write");
+        }
+        Ok(())
     }
 
     /// Puts another text in place of one in the inventory, as a person with an editor would.
@@ -164,6 +314,41 @@ impl Site {
         }
         Ok(())
     }
+}
+
+/// What the inventory says about connections, below `ssh:`; and what belongs to that beside it.
+fn ssh_of(row: &Row, operator: &Operator) -> Result<String> {
+    let text = operator.read("inventory.yaml")?;
+    let (_, ssh) = text.split_once("\nssh:").context("the lab's inventory has no connections")?;
+    let (ssh, _) = ssh.split_once("\nhosts:").context("the lab's inventory has no hosts")?;
+    let mut ssh = format!("{ssh}\n");
+    match row.ssh {
+        Ssh::Root => {}
+        Ssh::Sudo => {
+            ssh = ssh.replace("user: root", "user: ops\n  become: true");
+            operator.write("sudo-password", SUDO_PASSWORD)?;
+            fs::set_permissions(operator.path("sudo-password"), fs::Permissions::from_mode(0o600))?;
+            operator.write("etcdrun.toml", "become_password_file = \"sudo-password\"\n")?;
+        }
+        Ssh::Port => ssh += &format!("  port: {SSH_PORT}\n"),
+        Ssh::Jump => ssh += "  jump: [jump]\n",
+    }
+    Ok(ssh)
+}
+
+/// The keys of hosts, by what they are reached by in this row.
+fn known_hosts(row: &Row, named: &[Host], lines: &str) -> Result<String> {
+    let mut text = String::new();
+    for host in named {
+        let line = lines.lines().find(|line| line.starts_with(&format!("{},", host.name())));
+        let (_, key) = line.and_then(|line| line.split_once(' ')).context("a host has no key")?;
+        let addresses = [IpAddr::V4(host.address()), hosts::address(row, host)].map(|address| match row.ssh {
+            Ssh::Port => format!("[{address}]:{SSH_PORT}"),
+            _ => address.to_string(),
+        });
+        text += &format!("{} {key}\n", addresses.join(","));
+    }
+    Ok(text)
 }
 
 fn sum_of(file: &Path) -> Result<String> {

@@ -257,7 +257,19 @@ impl Lab {
         self.nft(&rules)
     }
 
-    /// Takes back one partition.
+    /// Lets no frame pass from one side to the other; back they pass.
+    pub fn mute(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
+        let table = table_of(one, other);
+        let (one, other) = (port_set(one), port_set(other));
+        let rules = format!(
+            "add table bridge {table}\n\
+             add chain bridge {table} forward {{ type filter hook forward priority 0; }}\n\
+             add rule bridge {table} forward iifname {one} oifname {other} drop\n"
+        );
+        self.nft(&rules)
+    }
+
+    /// Takes back one partition, or what mutes one side.
     pub fn unpartition(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
         let table = table_of(one, other);
         self.nft(&format!("add table bridge {table}\ndelete table bridge {table}\n"))

@@ -192,7 +192,8 @@ impl Folder {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_etcdrun"));
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("ETCDRUN_") {
+            // What is switched off to see whether a test notices is switched off for all of it.
+            if name.to_string_lossy().starts_with("ETCDRUN_") && name != "ETCDRUN_TEST_OFF" {
                 command.env_remove(name);
             }
         }

@@ -66,7 +66,7 @@ pub struct RolloutSettings {
     #[serde(default = "stall")]
     #[serde(serialize_with = "as_number")]
     pub max_stall: Seconds,
-    /// The maximum wait for a gate.
+    /// The maximum wait for a gate; default: the value of `-e rollout_timeout`, or 5 minutes.
     #[serde(default = "patience")]
     #[serde(serialize_with = "as_number")]
     pub timeout: Seconds,
@@ -247,7 +247,7 @@ impl Loader<'_> {
         let (key, node) = map.entry("rollout").filter(|(_, node)| !node.is_null())?;
         let span = key.span;
         let node = self.settle(node, "rollout")?;
-        let node = self.settle_entries(with_default_outage(node))?;
+        let node = self.settle_entries(with_defaults(node))?;
         let settings: RolloutSettings = match from_node(&node) {
             Ok(settings) => settings,
             Err(problems) => {
@@ -342,16 +342,21 @@ impl Loader<'_> {
     }
 }
 
-/// Whether an outage is accepted is the operator's word, for a playbook that leaves it open.
-const ALLOW_OUTAGE: &str = "{{ rollout_allow_outage | default(false) | bool }}";
+/// What the operator says with the command, for a playbook that leaves it open: whether an outage is accepted, and how long a gate
+/// waits.
+const SAID: [(&str, &str); 2] = [
+    ("allow_outage", "{{ rollout_allow_outage | default(false) | bool }}"),
+    ("timeout", "{{ rollout_timeout | default('5m') }}"),
+];
 
-fn with_default_outage(mut node: Node) -> Node {
+fn with_defaults(mut node: Node) -> Node {
     let span = node.span;
-    if let Kind::Map(map) = &mut node.kind
-        && map.get("allow_outage").is_none()
-    {
-        let key = Key { name: "allow_outage".into(), span };
-        map.push(key, Node::string(span, ALLOW_OUTAGE));
+    if let Kind::Map(map) = &mut node.kind {
+        for (name, said) in SAID {
+            if map.get(name).is_none() {
+                map.push(Key { name: name.into(), span }, Node::string(span, said));
+            }
+        }
     }
     node
 }

@@ -1,0 +1,37 @@
+//! CAs that are not made by etcdrun.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::{operator::Operator, row::Ca};
+
+/// The script that signs a request on its standard input, for the CA that its argument names.
+const SIGN: &str = "exec openssl x509 -req -CA \"$1.crt\" -CAkey \"$1.key\" -days 365 -copy_extensions copyall\n";
+
+/// Makes the CA of this number, and says what the inventory says about it.
+pub fn make(operator: &Operator, kind: Ca, number: u32) -> Result<String> {
+    let (key, certificate) = (operator.path(&format!("ca-{number}.key")), operator.path(&format!("ca-{number}.crt")));
+    if !certificate.exists() {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+        openssl.args(["-days", "3650", "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj"]);
+        let output = openssl.arg(format!("/CN=CA {number}")).arg("-keyout").arg(key).arg("-out").arg(certificate);
+        let output = output.output()?;
+        ensure!(output.status.success(), "openssl says: {}", String::from_utf8_lossy(&output.stderr));
+        operator.write("sign", SIGN)?;
+    }
+    Ok(entry(operator, kind, number))
+}
+
+/// What the inventory says about it.
+pub fn entry(operator: &Operator, kind: Ca, number: u32) -> String {
+    let (script, files) = (operator.path("sign"), operator.path(&format!("ca-{number}")));
+    match kind {
+        Ca::Made => String::new(),
+        Ca::Brought => format!("certificate: ca-{number}.crt, key: ca-{number}.key"),
+        Ca::Command => {
+            format!("certificate: ca-{number}.crt, sign_command: [sh, {}, {}]", script.display(), files.display())
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the hosts of a row have that those of the lab have not: other shells, logins, ports and addresses, and services beside them.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{IpAddr, Ipv6Addr, TcpStream},
+    process::Command,
+};
+
+use anyhow::{Result, ensure};
+use etcdrun_lab::{Host, Lab, etcd};
+
+use crate::row::{Addresses, Row, SSH_PORT, SUDO_PASSWORD, Shell, Ssh};
+
+/// Where a host is reached in a row.
+pub fn address(row: &Row, host: &Host) -> IpAddr {
+    match row.addresses {
+        Addresses::V4 => IpAddr::V4(host.address()),
+        Addresses::V6 => IpAddr::V6(v6(host.address().octets())),
+    }
+}
+
+/// The address with the same numbers.
+fn v6([_, second, third, last]: [u8; 4]) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd00 | u16::from(second), 0, 0, u16::from(third), 0, 0, 0, u16::from(last))
+}
+
+/// Gives the operator an address that hosts of the row reach.
+pub fn prepare_operator(row: &Row, lab: &Lab) -> Result<()> {
+    if row.addresses == Addresses::V6 {
+        let own = format!("{}/64", v6(lab.subnet().operator().octets()));
+        let status = Command::new("ip").args(["-6", "addr", "replace", &own, "dev", lab.name(), "nodad"]).status()?;
+        ensure!(status.success(), "the operator could not be given the address {own}");
+    }
+    Ok(())
+}
+
+/// Gives a host its address.
+pub fn connect(row: &Row, host: &Host) -> Result<()> {
+    match row.addresses {
+        Addresses::V4 => Ok(()),
+        Addresses::V6 => {
+            let own = format!("{}/64", address(row, host));
+            host.run(&["ip", "-6", "addr", "replace", &own, "dev", "eth0", "nodad"]).map(drop)
+        }
+    }
+}
+
+pub fn prepare(row: &Row, lab: &Lab, host: &Host) -> Result<()> {
+    let mut script = String::from("set -eu\n");
+    match row.shell {
+        Shell::Both => {}
+        Shell::Bash => script += "ln -sf bash /usr/bin/sh; usermod -s /bin/bash root; usermod -s /bin/bash ops\n",
+        Shell::Dash => script += "ln -sf dash /usr/bin/sh; usermod -s /bin/dash root; usermod -s /bin/dash ops\n",
+        Shell::Busybox => {
+            fs::copy("/bin/busybox", host.path("/usr/bin/busybox")?)?;
+            script += "ln -sf busybox /usr/bin/sh; usermod -s /bin/sh root; usermod -s /bin/sh ops\n";
+        }
+    }
+    match row.ssh {
+        Ssh::Root => {}
+        Ssh::Sudo => {
+            script += &format!(
+                "echo 'ops ALL=(ALL:ALL) ALL' >/etc/sudoers.d/ops; echo 'ops:{SUDO_PASSWORD}' | chpasswd\n\
+                 install -d -o ops -g ops -m 0700 /home/ops/.ssh\n\
+                 install -o ops -g ops -m 0600 /root/.ssh/authorized_keys /home/ops/.ssh/; rm /root/.ssh/authorized_keys\n"
+            );
+        }
+        Ssh::Port => {
+            script += &format!(
+                "printf 'Port 22\\nPort {SSH_PORT}\\n' >/etc/ssh/sshd_config.d/port.conf; systemctl restart ssh\n"
+            );
+        }
+        Ssh::Jump => {
+            let operator = lab.subnet().operator();
+            let refuse = "-A INPUT -p tcp --dport 22 -j REJECT -s";
+            script += &format!("iptables {refuse} {operator}; ip6tables {refuse} {}\n", v6(operator.octets()));
+        }
+    }
+    host.run(&["bash", "-c", &script]).map(drop)
+}
+
+/// Starts a service for discovery on a host, as etcd's own was, for so many members. Its URL.
+pub fn start_discovery(host: &Host, members: usize) -> Result<String> {
+    fs::copy(etcd("3.5")?.path, host.path("/usr/local/bin/discovery")?)?;
+    let service = format!("http://{}:2379", host.address());
+    let listen = [format!("--listen-client-urls={service}"), format!("--advertise-client-urls={service}")];
+    let start = ["systemd-run", "--unit=discovery", "-p", "Type=notify", "/usr/local/bin/discovery", "--enable-v2"];
+    host.run(&[&start[..], &["--data-dir=/var/tmp/discovery", &listen[0], &listen[1]]].concat())?;
+    let body = format!("value={members}");
+    let head = "Host: discovery\r\nContent-Type: application/x-www-form-urlencoded\r\nConnection: close";
+    let path = "/v2/keys/clusters/one";
+    let mut connection = TcpStream::connect((host.address(), 2379))?;
+    let length = body.len();
+    write!(connection, "PUT {path}/_config/size HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}")?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    ensure!(answer.contains(" 201 "), "the service for discovery says: {answer}");
+    Ok(format!("{service}{path}"))
+}
