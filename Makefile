@@ -16,7 +16,7 @@ MINUTES ?= 60
 # Which rows of the matrix; without it, those that have no result yet.
 ROWS ?=
 
-.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign matrix lab lab-up lab-down lab-status
+.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign matrix mutants lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ matrix: setup-tests lab ## play the whole life of a cluster, without faults, for
 	cargo build --locked --workspace
 	target/debug/lab --name etcdrun-matrix run --hypervisors 0 --hosts 0 -- \
 		target/debug/campaign --lab etcdrun-matrix --matrix $(if $(ROWS),--rows $(ROWS))
+
+mutants: setup-tests ## switch each gate rule and policy off, and see which tests notice
+	cargo build --locked --workspace
+	.ci/mutants
 
 slowest: ## which tests of the last run took longest
 	@.ci/slowest

@@ -64,7 +64,7 @@ struct Arguments {
     /// How many operations in a life
     #[arg(long, default_value_t = 8)]
     steps: usize,
-    /// Begin no life after so many minutes
+    /// Begin no operation after so many minutes
     #[arg(long)]
     minutes: Option<u64>,
     /// So many members, whatever the seed says
@@ -127,13 +127,14 @@ fn run(arguments: &Arguments) -> Result<bool> {
     }
     let done: Vec<u64> = record::read(&results)?.iter().filter_map(seed_of_life).collect();
     let mut lengths = Lengths::new()?;
+    let is_over = || arguments.minutes.is_some_and(|minutes| begun.elapsed() > Duration::from_secs(minutes * 60));
     let mut holds = true;
     for seed in (arguments.seed..).take(arguments.lives as usize) {
         if done.contains(&seed) {
             println!("life {seed} was lived before");
             continue;
         }
-        if arguments.minutes.is_some_and(|minutes| begun.elapsed() > Duration::from_secs(minutes * 60)) {
+        if is_over() {
             println!("the time is over; the next life has the seed {seed}");
             break;
         }
@@ -153,6 +154,9 @@ fn run(arguments: &Arguments) -> Result<bool> {
                 false if arguments.faults.is_empty() => &Fault::ALL,
                 false => &arguments.faults,
             };
+            if is_over() {
+                break;
+            }
             let Some(step) = life.step(kind, faults)? else { continue };
             steps += 1;
             let number = step.number;

@@ -254,11 +254,11 @@ impl Site {
             IpAddr::V4(ip) => format!("https://{ip}:{}", endpoint.port),
             IpAddr::V6(ip) => format!("https://[{ip}]:{}", endpoint.port),
         };
-        self.operator.write("exported/ca.pem", &tls.ca_pem)?;
+        self.operator.write("ca.pem", &tls.ca_pem)?;
         for number in 0..VALUES {
             let mut command = Command::new(etcd_tools()?.join("etcdctl"));
             command.env("ETCDCTL_API", "3").args(["--endpoints", &url, "--cacert"]);
-            command.arg(self.operator.path("exported/ca.pem"));
+            command.arg(self.operator.path("ca.pem"));
             if let Some(login) = &root.login {
                 command.args(["--user", &format!("{}:{}", login.user, login.password)]);
             } else {
