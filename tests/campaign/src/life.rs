@@ -486,7 +486,7 @@ impl<'a> Life<'a> {
         if folder.exists() {
             fs::rename(folder, aside)?;
         }
-        Ok(())
+        self.site.know_all_voters()
     }
 
     /// Members, certificates and passwords may be others.
@@ -629,8 +629,8 @@ impl<'a> Life<'a> {
         &mut self.choice
     }
 
-    /// Ends it, and judges what clients saw. Without a violation its evidence is removed.
-    pub fn end(self, earlier: Vec<String>, begun: Instant) -> Result<record::Life> {
+    /// Ends it, and judges what clients saw. Without a violation its evidence is removed, unless it is to be kept.
+    pub fn end(self, earlier: Vec<String>, begun: Instant, keep: bool) -> Result<record::Life> {
         let Self { seed, site, judge, folder, results, number, .. } = self;
         let history = judge.stop()?;
         let verdict = check(&history);
@@ -654,7 +654,7 @@ impl<'a> Life<'a> {
             violations,
         };
         record::append(results, &Line::Life(life.clone()))?;
-        if life.violations.is_empty() {
+        if life.violations.is_empty() && !keep {
             drop(site);
             fs::remove_dir_all(&folder)?;
         } else {

@@ -67,6 +67,9 @@ struct Arguments {
     /// Begin no operation after so many minutes
     #[arg(long)]
     minutes: Option<u64>,
+    /// Keep outputs, journals and logs also if there is no violation
+    #[arg(long)]
+    keep: bool,
     /// So many members, whatever the seed says
     #[arg(long)]
     members: Option<usize>,
@@ -166,7 +169,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
                 break;
             }
         }
-        let life = life.end(violations, life_begun)?;
+        let life = life.end(violations, life_begun, arguments.keep)?;
         holds &= life.violations.is_empty();
         println!("  {} operations in {:.0} s, {} violations", life.steps, life.seconds, life.violations.len());
         life.violations.iter().for_each(|violation| println!("  VIOLATION (seed {seed}): {violation}"));

@@ -195,7 +195,7 @@ fn play(number: usize, row: &Row, results: &Path, program: &Program, lab: &str, 
             break;
         }
     }
-    let life = life.end(violations, begun)?;
+    let life = life.end(violations, begun, false)?;
     println!("  {} operations in {:.0} s, {} violations", life.steps, life.seconds, life.violations.len());
     Ok(())
 }

@@ -276,6 +276,24 @@ impl Site {
         Ok(())
     }
 
+    /// Writes voters into the inventory that it does not have, as a person has to who gives up the run that added them.
+    pub fn know_all_voters(&mut self) -> Result<()> {
+        let said = self.operator.run(&["etcdctl", CLUSTER, "--", "member", "list"])?;
+        let known = self.members()?;
+        for line in said.stdout.lines() {
+            let words: Vec<&str> = line.split(", ").collect();
+            let [_, "started", name, peer, _, "false"] = words[..] else { continue };
+            let host = self.hosts.iter().find(|host| peer.contains(&format!("//{}:", host.address())));
+            if let Some(host) = host.filter(|_| !known.iter().any(|member| member.name == name)) {
+                let text = self.operator.read("inventory.yaml")?;
+                let line = format!("      {name}: {{ address: {} }}\n", host.address());
+                let text = text.replacen("    members:\n", &format!("    members:\n{line}"), 1);
+                self.operator.write("inventory.yaml", &text)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Puts another text in place of one in the inventory, as a person with an editor would.
     pub fn edit(&self, old: &str, new: &str) -> Result<()> {
         let text = self.operator.read("inventory.yaml")?;

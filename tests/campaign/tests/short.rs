@@ -4,7 +4,7 @@
 mod lab {
     use std::{path::Path, process::Command};
 
-    fn lives(seed: u64, steps: usize) {
+    fn keeps_all_promises(words: &[&str]) {
         let campaign = Path::new(env!("CARGO_BIN_EXE_campaign"));
         let results = tempfile::tempdir().unwrap();
         let output = Command::new(campaign)
@@ -12,7 +12,7 @@ mod lab {
             .arg(campaign.with_file_name("etcdrun"))
             .arg("--results")
             .arg(results.path())
-            .args(["--seed", &seed.to_string(), "--lives", "1", "--steps", &steps.to_string()])
+            .args(words)
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -20,12 +20,22 @@ mod lab {
         if !output.status.success() {
             // What it saw is worth more than the room that it takes.
             println!("the evidence is in {}", results.keep().display());
-            panic!("a campaign with the seed {seed} found a violation");
+            panic!("`campaign {}` found a violation", words.join(" "));
         }
     }
 
     #[test]
     fn a_life_with_faults_keeps_all_promises() {
-        lives(2, 4);
+        keeps_all_promises(&["--seed", "2", "--lives", "1", "--steps", "4"]);
+    }
+
+    #[test]
+    fn a_whole_life_of_the_matrix_keeps_all_promises() {
+        keeps_all_promises(&["--matrix", "--rows", "1"]);
+    }
+
+    #[test]
+    fn another_whole_life_of_the_matrix_keeps_all_promises() {
+        keeps_all_promises(&["--matrix", "--rows", "6"]);
     }
 }

@@ -615,6 +615,30 @@ clusters:
     }
 
     #[test]
+    fn a_voter_that_the_inventory_does_not_have_is_no_lost_quorum() {
+        let mut seen = situation(&[2]);
+        let stranger = Listed {
+            id: 4,
+            name: "etcd-4".to_owned(),
+            peer_urls: vec!["https://10.0.0.4:2380".to_owned()],
+            is_learner: false,
+        };
+        for member in &mut seen.observation.members {
+            if let Ok(view) = &mut member.answer {
+                view.list.as_mut().unwrap().push(stranger.clone());
+            }
+        }
+        let said = refused(&request(Verb::Replace, Some("etcd-2"), None, None), &seen);
+        assert!(
+            said.contains("etcd-4 at https://10.0.0.4:2380 is a voter of `prod`, and not in the inventory"),
+            "{said}"
+        );
+        // If none answers, it is one.
+        let said = refused(&request(Verb::Replace, Some("etcd-2"), None, None), &situation(&[1, 2, 3]));
+        assert!(said.contains("no member of `prod` lists its members"), "{said}");
+    }
+
+    #[test]
     fn a_healthy_member_goes_last_and_the_new_one_has_its_own_name_and_address() {
         let whole = situation(&[]);
         let replace = |name, ip| request(Verb::Replace, Some("etcd-2"), name, ip);

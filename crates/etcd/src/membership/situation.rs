@@ -90,6 +90,7 @@ impl Situation {
         }
         let majority = voters / 2 + 1;
         if well.len() < majority {
+            self.check_strangers(well.len(), voters)?;
             return Err(Refusal::gate(
                 format!(
                     "only {} of the {voters} voters of `{cluster}` are healthy, and quorum needs {majority}: it has lost quorum",
@@ -122,6 +123,27 @@ impl Situation {
                 "",
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Where a member answers a linearizable read, there is a quorum, with voters that the inventory does not have.
+    fn check_strangers(&self, well: usize, voters: usize) -> Result<(), Refusal> {
+        let is_known = |name: &str| self.observation.members.iter().any(|seen| seen.name == name);
+        let stranger = self.observation.voters().find(|voter| !is_known(&voter.name));
+        match stranger.filter(|_| well > 0) {
+            None => Ok(()),
+            Some(stranger) => Err(Refusal::gate(
+                format!(
+                    "{} at {} is a voter of `{}`, and not in the inventory: only {well} of its {voters} voters are known to be healthy",
+                    stranger.name,
+                    stranger.peer_urls.join(", "),
+                    self.cluster
+                ),
+                format!(
+                    "add {} to the members of the cluster in the inventory, and run the command again",
+                    stranger.name
+                ),
+            )),
         }
     }
 
