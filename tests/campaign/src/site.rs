@@ -278,7 +278,9 @@ impl Site {
 
     /// Writes voters into the inventory that it does not have, as a person has to who gives up the run that added them.
     pub fn know_all_voters(&mut self) -> Result<()> {
-        let said = self.operator.run(&["etcdctl", CLUSTER, "--", "member", "list"])?;
+        let program = etcd_tools()?.join("etcdctl").display().to_string();
+        let list = ["etcdctl", CLUSTER, "--", "member", "list"];
+        let said = self.operator.start(&list, &[("ETCDCTL_PROGRAM", &program)])?.wait()?;
         let known = self.members()?;
         for line in said.stdout.lines() {
             let words: Vec<&str> = line.split(", ").collect();
