@@ -480,7 +480,7 @@ impl<'a> Life<'a> {
     fn give_up(&mut self) -> Result<()> {
         let Some(run) = self.unfinished()? else { return Ok(()) };
         self.site.operator.run(&["unlock", &run])?;
-        // The folder of a run that nobody resumes is out of the way.
+        // The folder of a run that is given up is out of the way.
         let folder = self.site.operator.path(".etcdrun/runs").join(&run);
         let aside = self.site.operator.path(&format!("given-up-{run}"));
         if folder.exists() {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The password of root, where there are passwords. Like all others it must never be seen in an output.
 pub const ROOT_PASSWORD: &str = "root-of-the-campaign";
 pub const USER_PASSWORD: &str = "user-of-the-campaign";
-/// For sudo. It has that of the user in it, so that whoever looks for that finds this one, too.
+/// For sudo. It has that of the user in it, so that a search for that finds this one, too.
 pub const SUDO_PASSWORD: &str = "sudo-and-user-of-the-campaign";
 /// The user of the judge, who may do everything below its prefix.
 pub const USER: &str = "judge";

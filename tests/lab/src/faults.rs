@@ -246,26 +246,23 @@ impl Guest {
 impl Lab {
     /// Lets no frame pass between two sides, in either direction; both still reach everybody else.
     pub fn partition(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
-        let table = table_of(one, other);
-        let (one, other) = (port_set(one), port_set(other));
-        let rules = format!(
-            "add table bridge {table}\n\
-             add chain bridge {table} forward {{ type filter hook forward priority 0; }}\n\
-             add rule bridge {table} forward iifname {one} oifname {other} drop\n\
-             add rule bridge {table} forward iifname {other} oifname {one} drop\n"
-        );
-        self.nft(&rules)
+        self.drop_between(&table_of(one, other), &[(one, other), (other, one)])
     }
 
     /// Lets no frame pass from one side to the other; back they pass.
     pub fn mute(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
-        let table = table_of(one, other);
-        let (one, other) = (port_set(one), port_set(other));
-        let rules = format!(
+        self.drop_between(&table_of(one, other), &[(one, other)])
+    }
+
+    fn drop_between(&self, table: &str, ways: &[(&[&Host], &[&Host])]) -> Result<()> {
+        let mut rules = format!(
             "add table bridge {table}\n\
-             add chain bridge {table} forward {{ type filter hook forward priority 0; }}\n\
-             add rule bridge {table} forward iifname {one} oifname {other} drop\n"
+             add chain bridge {table} forward {{ type filter hook forward priority 0; }}\n"
         );
+        for (from, to) in ways {
+            let (from, to) = (port_set(from), port_set(to));
+            rules += &format!("add rule bridge {table} forward iifname {from} oifname {to} drop\n");
+        }
         self.nft(&rules)
     }
 

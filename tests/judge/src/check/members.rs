@@ -31,7 +31,7 @@ struct Membership<'a> {
     lists: BTreeSet<&'a [Member]>,
     ids: BTreeSet<u64>,
     /// The last new list, and those that came back since, the latest last. A list that comes back is an old answer, or a
-    /// change was undone; nobody can tell, so each of them may be the one before the next new list.
+    /// change was undone; the lists do not tell, so each of them may be the one before the next new list.
     before: Vec<Seen<'a>>,
 }
 
