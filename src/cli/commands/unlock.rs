@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
+use etcdrun_base::mutant::{is_off, repair};
 use futures_util::future::join_all;
 
 use crate::cli::support::{
@@ -64,7 +65,9 @@ pub fn run(args: &UnlockArgs, invocation: &Invocation) -> Result<Exit, CliError>
     let id = run_id(args, &site.state)?;
     let limited = site.select(args.inventory.only.limit.as_deref(), invocation)?;
     let Site { inventory, state, .. } = site;
-    let then = limited.is_none().then(|| inventory_then(args, &state, &id, invocation)).flatten();
+    let then = (limited.is_none() && !is_off(repair::UNLOCK_ALL))
+        .then(|| inventory_then(args, &state, &id, invocation))
+        .flatten();
     let is_new = |host: &HostName| inventory.host(host.as_str()).is_none();
     let added = then.map(|then| {
         let hosts: Vec<HostId> = then.hosts().filter(|host| is_new(&host.name)).map(|host| host.id).collect();

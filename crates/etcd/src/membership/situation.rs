@@ -1,5 +1,7 @@
 //! What a cluster was found to be like, as far as its members are concerned.
 
+use etcdrun_base::mutant::{is_off, repair};
+
 use super::{Refusal, Request, Verb};
 use crate::etcd::observe::{Listed, Observation};
 
@@ -130,7 +132,7 @@ impl Situation {
     fn check_strangers(&self, well: usize, voters: usize) -> Result<(), Refusal> {
         let is_known = |name: &str| self.observation.members.iter().any(|seen| seen.name == name);
         let stranger = self.observation.voters().find(|voter| !is_known(&voter.name));
-        match stranger.filter(|_| well > 0) {
+        match stranger.filter(|_| well > 0 && !is_off(repair::STRANGERS)) {
             None => Ok(()),
             Some(stranger) => Err(Refusal::gate(
                 format!(
@@ -149,7 +151,8 @@ impl Situation {
 
     /// A healthy member is replaced only while all others are there: what comes may be meant for the place of one that is missing.
     fn check_missing(&self, request: &Request) -> Result<(), Refusal> {
-        let Some(old) = request.old.as_deref().filter(|old| self.condition(old) == Condition::Alive) else {
+        let is_alive = |old: &&str| self.condition(old) == Condition::Alive && !is_off(repair::MISSING_FIRST);
+        let Some(old) = request.old.as_deref().filter(is_alive) else {
             return Ok(());
         };
         let comes = |name: &str| request.new_name.as_deref() == Some(name);

@@ -12,6 +12,7 @@ use super::{
     cluster_args::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::model::{Disruption, Effects, Outcome, Seconds};
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::{
     EtcdError, MemberClient,
     observe::{Listed, Observation, learner_progress, observe, see},
@@ -358,7 +359,7 @@ impl Change {
 
     /// A learner that was in the way may have become a voter.
     fn is_meant(&self, listed: &Listed) -> Result<(), ActionError> {
-        if self.module.learner { self.is_learner(listed) } else { Ok(()) }
+        if self.module.learner && !is_off(repair::LEARNER_ONLY) { self.is_learner(listed) } else { Ok(()) }
     }
 
     fn is_learner(&self, listed: &Listed) -> Result<(), ActionError> {
@@ -413,6 +414,7 @@ fn asked<'a>(clients: &'a [MemberClient], now: &Observation, attempt: usize) -> 
         now.views().any(|(name, view)| *name == *client.name && !view.is_learner) && client.name != leader.name
     };
     let all: Vec<&MemberClient> = std::iter::once(leader).chain(clients.iter().filter(votes)).collect();
+    let attempt = if is_off(repair::ASK_OTHERS) { 0 } else { attempt };
     Ok(all[attempt.saturating_sub(LEADER_ALONE) % all.len()])
 }
 

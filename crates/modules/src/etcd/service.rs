@@ -17,6 +17,7 @@ use crate::{
     model::{Disruption, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::{
     etcd::UNIT,
     etcd::{
@@ -149,7 +150,7 @@ impl Converge {
                 self.can_be_told(&now, next, looked.data.get("peers").and_then(Value::as_str))?;
             }
             let has_nothing = looked.data.get("has_data").is_some_and(|data| *data == false);
-            if has_nothing {
+            if has_nothing && !is_off(repair::EMPTY_VOTER) {
                 self.has_not_forgotten(&now)?;
             }
             self.tell_address(context, &clients, &now, next).await?;
@@ -313,7 +314,10 @@ impl Converge {
     ) -> Result<bool, ActionError> {
         let name = self.module.name.as_str();
         let Some(listed) = now.list().iter().find(|member| member.name == name) else { return Ok(false) };
-        if next.is_empty() || next.iter().any(|listens| is_at(listens, &listed.peer_urls)) {
+        if is_off(repair::TELL_ADDRESS)
+            || next.is_empty()
+            || next.iter().any(|listens| is_at(listens, &listed.peer_urls))
+        {
             return Ok(false);
         }
         let (old, next) = (listed.peer_urls.join(", "), next.join(", "));
