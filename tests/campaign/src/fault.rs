@@ -20,6 +20,8 @@ pub enum Fault {
     OperatorKilled,
     /// The operator's machine sleeps for a while, and wakes up.
     OperatorSleeps,
+    /// The operator reaches no host.
+    OperatorCut,
     /// Another operator, on another machine, begins something at the same time.
     SecondOperator,
     /// A server is killed; systemd starts it again.
@@ -48,13 +50,14 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::OperatorDiesBefore,
         Self::OperatorDiesIn,
         Self::OperatorDiesUnsynced,
         Self::OperatorDiesAfter,
         Self::OperatorKilled,
         Self::OperatorSleeps,
+        Self::OperatorCut,
         Self::SecondOperator,
         Self::ServerKilled,
         Self::ServerStopped,
@@ -91,7 +94,7 @@ impl Fault {
 
     /// Whether it happens to the operator, and not to a member.
     pub fn is_operators(self) -> bool {
-        self.kills_operator() || matches!(self, Self::OperatorSleeps | Self::SecondOperator)
+        self.kills_operator() || matches!(self, Self::OperatorSleeps | Self::OperatorCut | Self::SecondOperator)
     }
 
     /// Whether it passes by itself.
@@ -156,6 +159,7 @@ impl Fault {
             | Self::OperatorDiesAfter
             | Self::OperatorKilled
             | Self::OperatorSleeps
+            | Self::OperatorCut
             | Self::SecondOperator => {}
         }
         Ok(())

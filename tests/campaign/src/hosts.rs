@@ -4,10 +4,10 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv6Addr, TcpStream},
-    process::Command,
+    process::{Command, Stdio},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use etcdrun_lab::{Host, Lab, etcd};
 
 use crate::row::{Addresses, Row, SSH_PORT, SUDO_PASSWORD, Shell, Ssh};
@@ -35,15 +35,46 @@ pub fn prepare_operator(row: &Row, lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Lets the operator reach no host by SSH, or again. The clients of the judge, who are on the same machine, still do.
+pub fn cut_operator(lab: &Lab, is_cut: bool) -> Result<()> {
+    let table = format!("inet {}", lab.name().replace('-', "_"));
+    let mut rules = format!("add table {table}\ndelete table {table}\n");
+    if is_cut {
+        rules += &format!(
+            "add table {table}\nadd chain {table} out {{ type filter hook output priority 0; }}\n\
+             add rule {table} out oifname \"{}\" tcp dport {{ 22, {SSH_PORT} }} drop\n",
+            lab.name()
+        );
+    }
+    let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn()?;
+    child.stdin.take().context("nft has no stdin")?.write_all(rules.as_bytes())?;
+    ensure!(child.wait()?.success(), "nft refused:\n{rules}");
+    Ok(())
+}
+
 /// Gives a host its address.
 pub fn connect(row: &Row, host: &Host) -> Result<()> {
     match row.addresses {
         Addresses::V4 => Ok(()),
         Addresses::V6 => {
             let own = format!("{}/64", address(row, host));
-            host.run(&["ip", "-6", "addr", "replace", &own, "dev", "eth0", "nodad"]).map(drop)
+            at_boot(host, "address", &format!("ip -6 addr replace {own} dev eth0 nodad"))
         }
     }
+}
+
+/// Runs a script, now and whenever the host starts.
+fn at_boot(host: &Host, name: &str, script: &str) -> Result<()> {
+    let path = format!("/usr/local/sbin/campaign-{name}");
+    let awaited = "for _ in $(seq 100); do ip link show eth0 >/dev/null 2>&1 && break; sleep 0.1; done";
+    fs::write(host.path(&path)?, format!("#!/bin/bash\n{awaited}\n{script}\n"))?;
+    let unit = format!(
+        "[Unit]\nBefore=ssh.service etcd.service\n\n[Service]\nType=oneshot\nExecStart=/bin/bash {path}\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    );
+    fs::write(host.path(&format!("/etc/systemd/system/campaign-{name}.service"))?, unit)?;
+    let enable = format!("systemctl daemon-reload && systemctl enable --now campaign-{name}.service");
+    host.run(&["sh", "-c", &enable]).map(drop)
 }
 
 pub fn prepare(row: &Row, lab: &Lab, host: &Host) -> Result<()> {
@@ -74,7 +105,8 @@ pub fn prepare(row: &Row, lab: &Lab, host: &Host) -> Result<()> {
         Ssh::Jump => {
             let operator = lab.subnet().operator();
             let refuse = "-A INPUT -p tcp --dport 22 -j REJECT -s";
-            script += &format!("iptables {refuse} {operator}; ip6tables {refuse} {}\n", v6(operator.octets()));
+            let rules = format!("iptables {refuse} {operator}; ip6tables {refuse} {}", v6(operator.octets()));
+            at_boot(host, "firewall", &rules)?;
         }
     }
     host.run(&["bash", "-c", &script]).map(drop)

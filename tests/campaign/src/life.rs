@@ -15,6 +15,7 @@ use etcdrun_lab::{Host, Lab};
 use crate::{
     choice::Choice,
     fault::Fault,
+    hosts,
     lengths::Lengths,
     operation::{Kind, Operation},
     operator::{Program, Running, Said},
@@ -216,7 +217,10 @@ impl<'a> Life<'a> {
             }
             // One whose disk was lost too late for that command is built again.
             for _ in 0..ATTEMPTS {
-                if self.lost.is_empty() || self.site.await_healthy(Duration::from_secs(10)).is_ok() {
+                if self.lost.is_empty()
+                    || command[0] == "destroy"
+                    || self.site.await_healthy(Duration::from_secs(10)).is_ok()
+                {
                     break;
                 }
                 self.replace_lost(step)?;
@@ -225,7 +229,8 @@ impl<'a> Life<'a> {
             self.refresh_judge()?;
         }
         self.down.iter_mut().for_each(Down::ends);
-        if operation.replaces_data {
+        // The judge has the old password until the end.
+        if operation.replaces_data || operation.kind == Kind::Passwords {
             self.replaced.push((since, now() + GRACE));
         }
         Ok(())
@@ -323,6 +328,7 @@ impl<'a> Life<'a> {
                     Fault::OperatorKilled => running.kill()?,
                     Fault::SecondOperator => others.push(self.second_operator(planned)?),
                     Fault::OperatorSleeps => running.sleep(true)?,
+                    Fault::OperatorCut => hosts::cut_operator(&self.site.lab, true)?,
                     _ => self.strike(planned)?,
                 }
                 let ends = planned.hold.map(|hold| Instant::now() + hold);
@@ -373,6 +379,7 @@ impl<'a> Life<'a> {
     fn relieve(&mut self, planned: &Planned, running: &Running) -> Result<()> {
         match planned.fault {
             Fault::OperatorSleeps => running.sleep(false),
+            Fault::OperatorCut => hosts::cut_operator(&self.site.lab, false),
             fault if fault.is_operators() => Ok(()),
             fault => {
                 let others = self.others(&planned.member)?;
@@ -409,6 +416,11 @@ impl<'a> Life<'a> {
             if step.codes.last() == Some(&None) {
                 let meanwhile = *self.choice.one_of(&Meanwhile::ALL);
                 meanwhile.happen(&mut self.site, &mut self.choice)?;
+                if meanwhile == Meanwhile::MemberLost {
+                    for planned in self.plan(&[Fault::DiskLost], 1, operation)? {
+                        self.strike(&planned)?;
+                    }
+                }
                 step.meanwhile.push(meanwhile);
             }
             let unfinished = self.unfinished()?;

@@ -37,7 +37,7 @@ use life::Life;
 use operation::Kind;
 use operator::Program;
 use record::Line;
-use row::{Auth, Log, Ports, Row};
+use row::{Addresses, Auth, Ca, Data, Discovery, Log, Ports, Row, Shell, Ssh};
 
 /// Random operations on random clusters, with faults, under the eyes of a judge.
 #[derive(Parser)]
@@ -147,6 +147,9 @@ fn run(arguments: &Arguments) -> Result<bool> {
         println!("life {seed}: {row}");
         let life_begun = Instant::now();
         let mut life = Life::begin(seed, &row, &results, &program, Lab::open(&arguments.lab)?, &mut lengths)?;
+        if row.data == Data::Large {
+            life.step(Kind::Fill, &[])?;
+        }
         let mut violations = Vec::new();
         let mut steps = 0;
         for _ in 0..arguments.steps * 4 {
@@ -186,12 +189,22 @@ fn seed_of_life(line: &Line) -> Option<u64> {
 }
 
 fn row_of(choice: &mut Choice) -> Row {
-    Row {
+    let mut row = Row {
         version: (*choice.one_of(&ETCD_VERSIONS)).to_owned(),
         members: *choice.one_of(&[1, 2, 3, 3, 3, 5, 5]),
         auth: *choice.one_of(&[Auth::Off, Auth::Certificate, Auth::Password]),
         ports: *choice.one_of(&[Ports::Usual, Ports::Others]),
         log: *choice.one_of(&[Log::Long, Log::Short]),
-        ..Row::default()
+        addresses: *choice.one_of(&[Addresses::V4, Addresses::V4, Addresses::V6]),
+        ssh: *choice.one_of(&[Ssh::Root, Ssh::Sudo, Ssh::Port, Ssh::Jump]),
+        ca: *choice.one_of(&[Ca::Made, Ca::Made, Ca::Brought, Ca::Command]),
+        shell: *choice.one_of(&[Shell::Both, Shell::Bash, Shell::Dash, Shell::Busybox]),
+        data: *choice.one_of(&[Data::Small, Data::Small, Data::Small, Data::Large]),
+        discovery: Discovery::Inventory,
+    };
+    // A service for discovery is for etcd up to 3.6, and with authentication 3.4 is not upgraded.
+    if row.version == "3.4" && row.auth != Auth::Off {
+        row.discovery = *choice.one_of(&[Discovery::Inventory, Discovery::Url]);
     }
+    row
 }

@@ -48,7 +48,7 @@ impl Kind {
     }
 
     /// For a random choice: what takes long, or changes the data, comes less often.
-    pub const OFTEN: [Self; 27] = [
+    pub const OFTEN: [Self; 30] = [
         Self::Site,
         Self::Settings,
         Self::Settings,
@@ -76,6 +76,9 @@ impl Kind {
         Self::Restore,
         Self::Recover,
         Self::Renew,
+        Self::Elsewhere,
+        Self::Passwords,
+        Self::Destroy,
     ];
 
     /// All that can happen to a cluster, in an order in which it may.
@@ -122,13 +125,9 @@ impl Operation {
         let members = site.members()?;
         let small = members.len() < 3;
         let mut cause = None;
-        // A gate that waits for a member that was lost waits for long enough to see it come back.
-        let mut said = words(&["-e", "rollout_timeout=45s"]);
-        if small {
-            said.extend(words(&["-e", "rollout_allow_outage=true"]));
-        }
         let allow: &[&str] = if small { &["--allow-outage"] } else { &[] };
-        let play = |name: &str| [words(&["playbook", name]), said.clone()].concat();
+        let outage: &[&str] = if small { &["-e", "rollout_allow_outage=true"] } else { &[] };
+        let play = |name: &str| words(&[&["playbook", name], outage].concat());
         let commands = match kind {
             Kind::Site => vec![words(&["playbook", "site.yaml"])],
             Kind::Settings => {

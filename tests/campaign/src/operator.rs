@@ -69,10 +69,10 @@ impl Operator {
             fs::remove_dir_all(folder)?;
         }
         fs::create_dir_all(folder.join("output"))?;
-        for name in ["inventory.yaml", "known_hosts", "ssh_config", ".etcdrun"] {
-            if self.path(name).exists() {
-                let status = Command::new("cp").arg("-a").arg(self.path(name)).arg(folder).status()?;
-                anyhow::ensure!(status.success(), "could not copy {name}");
+        for path in entries(&self.folder) {
+            if !path.ends_with("output") {
+                let status = Command::new("cp").arg("-a").arg(&path).arg(folder).status()?;
+                anyhow::ensure!(status.success(), "could not copy {}", path.display());
             }
         }
         Ok(Self { folder: folder.to_owned(), program: self.program.clone(), off: self.off.clone(), runs: 0 })

@@ -74,7 +74,8 @@ impl Site {
         }
         write_inventory(&lab, &named, folder)?;
         operator.write("known_hosts", &known_hosts(row, &named, &operator.read("known_hosts")?)?)?;
-        let mut text = String::from("ssh:") + &ssh_of(row, &operator)?;
+        // A gate that waits for a member that was lost waits for long enough to see it come back.
+        let mut text = String::from("vars: { rollout_timeout: 45s }\nssh:") + &ssh_of(row, &operator)?;
         if let Some(helper) = helper.as_ref().filter(|_| row.ssh == Ssh::Jump) {
             // It has no other address, and no other way to it.
             text += &format!("hosts:\n  jump: {{ address: {}, ssh: {{ jump: none }} }}\n", helper.address());
@@ -250,10 +251,7 @@ impl Site {
     pub fn fill(&mut self) -> Result<()> {
         let root = self.as_root()?;
         let (tls, endpoint) = (root.tls.context("there is no TLS")?, root.endpoints.first().context("no members")?);
-        let url = match endpoint.ip {
-            IpAddr::V4(ip) => format!("https://{ip}:{}", endpoint.port),
-            IpAddr::V6(ip) => format!("https://[{ip}]:{}", endpoint.port),
-        };
+        let url = format!("https://{}:{}", url_host(endpoint.ip), endpoint.port);
         self.operator.write("ca.pem", &tls.ca_pem)?;
         for number in 0..VALUES {
             let mut command = Command::new(etcd_tools()?.join("etcdctl"));
@@ -285,10 +283,10 @@ impl Site {
         for line in said.stdout.lines() {
             let words: Vec<&str> = line.split(", ").collect();
             let [_, "started", name, peer, _, "false"] = words[..] else { continue };
-            let host = self.hosts.iter().find(|host| peer.contains(&format!("//{}:", host.address())));
+            let host = self.hosts.iter().find(|host| peer.contains(&format!("//{}:", url_host(self.address(host)))));
             if let Some(host) = host.filter(|_| !known.iter().any(|member| member.name == name)) {
                 let text = self.operator.read("inventory.yaml")?;
-                let line = format!("      {name}: {{ address: {} }}\n", host.address());
+                let line = format!("      {name}: {{ address: \"{}\" }}\n", self.address(host));
                 let text = text.replacen("    members:\n", &format!("    members:\n{line}"), 1);
                 self.operator.write("inventory.yaml", &text)?;
             }
@@ -369,6 +367,13 @@ fn known_hosts(row: &Row, named: &[Host], lines: &str) -> Result<String> {
         text += &format!("{} {key}\n", addresses.join(","));
     }
     Ok(text)
+}
+
+fn url_host(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
 }
 
 fn sum_of(file: &Path) -> Result<String> {

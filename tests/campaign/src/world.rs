@@ -23,10 +23,12 @@ pub enum Meanwhile {
     ServersStarted,
     /// Another operator, with the same state folder, tries something.
     OtherOperator,
+    /// Another member loses its disk, if that leaves enough of them.
+    MemberLost,
 }
 
 impl Meanwhile {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Nothing,
         Self::TimePasses,
         Self::ServerRestarts,
@@ -34,13 +36,15 @@ impl Meanwhile {
         Self::InventoryEdited,
         Self::ServersStarted,
         Self::OtherOperator,
+        Self::MemberLost,
     ];
 
     pub fn happen(self, site: &mut Site, choice: &mut Choice) -> Result<()> {
         let members = site.members()?;
         let member = choice.one_of(&members).clone();
         match self {
-            Self::Nothing => {}
+            // The one is for those who know how many are lost.
+            Self::Nothing | Self::MemberLost => {}
             Self::TimePasses => sleep(Duration::from_secs(4)),
             Self::ServerRestarts => Fault::ServerKilled.inject(&site.lab, &member, &[])?,
             Self::HostReboots => Fault::Reboot.inject(&site.lab, &member, &[])?,
