@@ -169,8 +169,16 @@ impl Row {
         if self.ports == Ports::Others {
             let _ = writeln!(text, "      client_port: {}\n      peer_port: {}", self.client_port(), self.peer_port());
         }
+        let mut settings = Vec::new();
         if self.log == Log::Short {
-            let _ = writeln!(text, "      settings: {{ snapshot-count: 200 }}");
+            settings.push("snapshot-count: 200");
+        }
+        if self.auth == Auth::Password {
+            // With the usual cost, servers do nothing else than check the passwords of clients that come back after a fault.
+            settings.push("bcrypt-cost: 4");
+        }
+        if !settings.is_empty() {
+            let _ = writeln!(text, "      settings: {{ {} }}", settings.join(", "));
         }
         let roles = format!("roles: {{ {USER}: {{ permissions: [{{ prefix: /judge/ }}] }} }}");
         let root_password = Self::password(ROOT_PASSWORD, password_changes);
