@@ -15,6 +15,8 @@ SEED ?= 1
 MINUTES ?= 60
 # Which rows of the matrix; without it, those that have no result yet.
 ROWS ?=
+# How many clusters are played at once, each in a lab of its own.
+LANES ?= 1
 
 .PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign matrix mutants lab lab-up lab-down lab-status
 
@@ -54,15 +56,13 @@ test-long: setup-tests lab ## run all tests: what takes minutes, lifetimes of cl
 	ETCDRUN_TEST_PART=all ETCDRUN_TEST_KILLS=all .ci/test
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 
-campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, RUNS=, MINUTES=
+campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, RUNS=, MINUTES=, LANES=
 	cargo build --locked --workspace
-	target/debug/lab --name etcdrun-fault run --hypervisors 0 --hosts 0 -- \
-		target/debug/campaign --lab etcdrun-fault --seed $(SEED) --lives $(RUNS) --minutes $(MINUTES)
+	@.ci/lanes $(LANES) fault target/campaign --seed $(SEED) --lives $(RUNS) --minutes $(MINUTES)
 
-matrix: setup-tests lab ## play the whole life of a cluster, without faults, for every pair of settings; ROWS=3,7: only these
+matrix: setup-tests lab ## play the whole life of a cluster, without faults, for every pair of settings: LANES=; ROWS=3,7: only these
 	cargo build --locked --workspace
-	target/debug/lab --name etcdrun-matrix run --hypervisors 0 --hosts 0 -- \
-		target/debug/campaign --lab etcdrun-matrix --matrix $(if $(ROWS),--rows $(ROWS))
+	@.ci/lanes $(LANES) matrix target/matrix --matrix $(if $(ROWS),--rows $(ROWS))
 
 mutants: setup-tests ## switch each gate rule and policy off, and see which tests notice
 	cargo build --locked --workspace

@@ -61,6 +61,12 @@ struct Arguments {
     /// How many lives
     #[arg(long, default_value_t = 1)]
     lives: u64,
+    /// How many campaigns share the lives or rows, each in a lab of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    lanes: u64,
+    /// Which of them this one is, from 0
+    #[arg(long, default_value_t = 0)]
+    lane: u64,
     /// How many operations in a life
     #[arg(long, default_value_t = 8)]
     steps: usize,
@@ -116,23 +122,26 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let begun = Instant::now();
     if arguments.report {
-        print!("{}", report::table(&record::read(&arguments.results)?));
-        return Ok(true);
+        let lines = record::read(&arguments.results)?;
+        print!("{}", report::table(&lines));
+        return Ok(report::violations(&lines).is_empty());
     }
     fs::create_dir_all(&arguments.results)?;
     let results = arguments.results.canonicalize()?;
     // A build meanwhile must not exchange it.
-    let path = results.join("etcdrun");
+    let path = results.join(format!("etcdrun-{}", arguments.lane));
     fs::copy(&arguments.program, &path).context("there is no program; `cargo build` makes it")?;
     let program = Program { path, off: arguments.off.clone() };
     if arguments.matrix {
-        return matrix::run(&results, &program, &arguments.lab, &arguments.rows);
+        let is_ours = |number: usize| (number as u64 - 1) % arguments.lanes == arguments.lane;
+        return matrix::run(&results, &program, &arguments.lab, &arguments.rows, is_ours);
     }
     let done: Vec<u64> = record::read(&results)?.iter().filter_map(seed_of_life).collect();
     let mut lengths = Lengths::new()?;
     let is_over = || arguments.minutes.is_some_and(|minutes| begun.elapsed() > Duration::from_secs(minutes * 60));
     let mut holds = true;
-    for seed in (arguments.seed..).take(arguments.lives as usize) {
+    let seeds = (arguments.seed..).take(arguments.lives as usize);
+    for seed in seeds.filter(|seed| (seed - arguments.seed) % arguments.lanes == arguments.lane) {
         if done.contains(&seed) {
             println!("life {seed} was lived before");
             continue;

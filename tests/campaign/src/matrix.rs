@@ -128,12 +128,18 @@ fn candidate(open: &BTreeSet<(Value, Value)>, choice: &mut Choice) -> Vec<usize>
     taken.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Plays the rows that were not played yet, or these. Whether all that have a result are green.
-pub fn run(results: &Path, program: &Program, lab: &str, only: &[usize]) -> Result<bool> {
+/// Plays the rows that were not played yet, or these, as far as they are ours. Whether all that have a result are green.
+pub fn run(
+    results: &Path,
+    program: &Program,
+    lab: &str,
+    only: &[usize],
+    is_ours: impl Fn(usize) -> bool,
+) -> Result<bool> {
     let rows = rows();
     for (row, number) in rows.iter().zip(1..) {
         let is_done = || result(results, number, row).is_ok_and(|result| result.is_some());
-        if if only.is_empty() { is_done() } else { !only.contains(&number) } {
+        if !is_ours(number) || if only.is_empty() { is_done() } else { !only.contains(&number) } {
             continue;
         }
         println!("row {number} of {}: {row}", rows.len());

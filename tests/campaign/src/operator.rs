@@ -1,6 +1,7 @@
 //! The operator: a folder with an inventory, and the program that is run in it.
 
 use std::{
+    cell::Cell,
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -40,6 +41,8 @@ pub struct Running {
     known: Vec<PathBuf>,
     had: usize,
     runs: PathBuf,
+    /// The journal that was counted last: how long it was, and how many records it had.
+    counted: Cell<(u64, usize)>,
     pub output: PathBuf,
 }
 
@@ -113,7 +116,7 @@ impl Operator {
             .stderr(fs::File::options().append(true).open(&errors)?)
             .stdout(fs::File::create(&output)?);
         let child = command.spawn().with_context(|| format!("could not start {}", self.program.display()))?;
-        Ok(Running { child, begun: Instant::now(), known, had, runs, output })
+        Ok(Running { child, begun: Instant::now(), known, had, runs, counted: Cell::default(), output })
     }
 
     /// Runs a command to its end.
@@ -143,9 +146,18 @@ impl Running {
     pub fn records(&self) -> usize {
         let runs = entries(&self.runs);
         match runs.iter().find(|run| !self.known.contains(run)) {
-            Some(new) => count(new),
-            None => runs.iter().max().map_or(0, |run| count(run)).saturating_sub(self.had),
+            Some(new) => self.count(new),
+            None => runs.iter().max().map_or(0, |run| self.count(run)).saturating_sub(self.had),
         }
+    }
+
+    /// This is asked hundreds of times a second, and a journal that has not grown has no more records.
+    fn count(&self, run: &Path) -> usize {
+        let length = fs::metadata(run.join("journal")).map_or(0, |journal| journal.len());
+        if self.counted.get().0 != length {
+            self.counted.set((length, count(run)));
+        }
+        self.counted.get().1
     }
 
     /// Whether it has ended, or is given up.

@@ -7,6 +7,14 @@ use crate::{
     record::{Life, Line, Step},
 };
 
+/// What was found, with the seed of the life.
+pub fn violations(lines: &[Line]) -> Vec<String> {
+    let lives = lines.iter().filter_map(|line| if let Line::Life(life) = line { Some(life) } else { None });
+    let named =
+        |life: &Life| life.violations.iter().map(|said| format!("seed {}: {said}", life.seed)).collect::<Vec<_>>();
+    lives.flat_map(named).collect()
+}
+
 /// Figures of all operations, by what they were.
 pub fn table(lines: &[Line]) -> String {
     let steps: Vec<&Step> =
@@ -19,12 +27,14 @@ pub fn table(lines: &[Line]) -> String {
     let faults = steps.iter().flat_map(|step| &step.faults).filter(|fault| !fault.came_too_late).count();
     let meanwhile: usize = steps.iter().map(|step| step.meanwhile.len()).sum();
     let calls: u64 = lives.iter().map(|life| life.calls).sum();
-    let violations: usize = lives.iter().map(|life| life.violations.len()).sum();
+    let violations = violations(lines);
     let _ = writeln!(
         text,
-        "{} clusters, {rollouts} rollouts, {others} other operations, {faults} faults, {meanwhile} changes between a death and what followed, {calls} acknowledged calls, {violations} violations\n",
-        lives.len()
+        "{} clusters, {rollouts} rollouts, {others} other operations, {faults} faults, {meanwhile} changes between a death and what followed, {calls} acknowledged calls, {} violations\n",
+        lives.len(),
+        violations.len(),
     );
+    violations.iter().for_each(|violation| drop(writeln!(text, "VIOLATION: {violation}\n")));
     let _ = writeln!(text, "| members | clusters | rollouts | other operations | faults |\n|---|---|---|---|---|");
     for members in [1, 2, 3, 5] {
         let of: Vec<&Step> = steps.iter().filter(|step| step.row.members == members).copied().collect();
