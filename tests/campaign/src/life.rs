@@ -34,8 +34,8 @@ const LONGEST_GAP: Duration = Duration::from_secs(30);
 const GRACE: i64 = 20_000;
 /// How long it may take until a fault is seen by a gate that looks right before a stop.
 const SEEN: i64 = 5_000;
-/// How many faults a command has at most, at once.
-const MOST_FAULTS: usize = 3;
+/// How many faults are chosen for a command, at least and at most. Not each of them fits, or comes in time.
+const FAULTS: (usize, usize) = (2, 5);
 /// How many attempts to bring an operation to its end may meet faults.
 const FAULTY_ATTEMPTS: usize = 3;
 /// A run that is resumed has at least about as many records.
@@ -208,7 +208,7 @@ impl<'a> Life<'a> {
                 self.judge.pause()?;
                 self.judge.new_epoch(&format!("{:?}", operation.kind))?;
             }
-            let count = 1 + self.choice.below(MOST_FAULTS);
+            let count = FAULTS.0 + self.choice.below(FAULTS.1 - FAULTS.0 + 1);
             let planned = self.plan(faults, count, operation)?;
             let said = self.command(command, &planned, step)?;
             self.judge.resume();
@@ -433,7 +433,7 @@ impl<'a> Life<'a> {
             let resume = ["resume".to_owned()];
             step.begun_anew |= unfinished.is_none();
             // What repairs it meets faults, too, and then it must come to its end.
-            let count = if attempt < FAULTY_ATTEMPTS { self.choice.below(2) } else { 0 };
+            let count = if attempt < FAULTY_ATTEMPTS { self.choice.below(3) } else { 0 };
             let planned = self.plan(faults, count, operation)?;
             let said = self.command(if unfinished.is_some() { &resume } else { command }, &planned, step);
             self.judge.resume();

@@ -34,7 +34,9 @@ pub fn table(lines: &[Line]) -> String {
         lives.len(),
         violations.len(),
     );
-    violations.iter().for_each(|violation| drop(writeln!(text, "VIOLATION: {violation}\n")));
+    for violation in &violations {
+        let _ = writeln!(text, "VIOLATION: {violation}\n");
+    }
     let _ = writeln!(text, "| members | clusters | rollouts | other operations | faults |\n|---|---|---|---|---|");
     for members in [1, 2, 3, 5] {
         let of: Vec<&Step> = steps.iter().filter(|step| step.row.members == members).copied().collect();
