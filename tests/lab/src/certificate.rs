@@ -1,4 +1,4 @@
-//! Certificates that ended yesterday.
+//! Certificates that end at another time.
 
 use std::time::{Duration, SystemTime};
 
@@ -31,20 +31,19 @@ impl PemLabel for Signed {
 }
 
 /// The same certificate for the same key, signed anew by its authority, byte for byte alike but for the time it ends.
-pub(crate) fn expired(certificate: &str, ca_key: &str) -> Result<String> {
+pub(crate) fn ending(certificate: &str, ca_key: &str, end: SystemTime) -> Result<String> {
     let key = KeyPair::from_pem(ca_key).context("the authority's key cannot be read")?;
     let parsed = Certificate::from_pem(certificate).context("the certificate cannot be read")?;
     let mut signed = Signed::from_pem(certificate).context("the certificate cannot be read")?;
     let old = parsed.tbs_certificate().validity().to_der()?;
-    let new = ended_yesterday(parsed.tbs_certificate().validity().not_before)?.to_der()?;
+    let new = validity(parsed.tbs_certificate().validity().not_before, end)?.to_der()?;
     let body = replaced(&signed.body.to_der()?, &old, &new)?;
     signed.signature = BitString::from_bytes(&key.sign(&body)?)?;
     signed.body = Any::from_der(&body)?;
     Ok(signed.to_pem(LineEnding::LF)?)
 }
 
-fn ended_yesterday(not_before: Time) -> Result<Validity<Rfc5280>> {
-    let end = SystemTime::now() - DAY;
+fn validity(not_before: Time, end: SystemTime) -> Result<Validity<Rfc5280>> {
     let start = not_before.to_system_time().min(end - DAY);
     Ok(Validity::new(Time::try_from(start)?, Time::try_from(end)?))
 }

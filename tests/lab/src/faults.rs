@@ -5,7 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     os::unix::fs::FileExt,
     path::Path,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -20,6 +20,10 @@ use crate::{
 
 /// The file that fills a disk.
 const FILLER: &str = ".lab-filler";
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// So many bytes are turned over at a place.
+const CORRUPT: u64 = 16;
+const PAGE: u64 = 4096;
 
 impl Host {
     pub fn link_fault(&self) -> Result<LinkFault> {
@@ -106,6 +110,12 @@ impl Host {
 
     /// Turns over every bit of some bytes in the middle of a file.
     pub fn corrupt(&self, path: &str) -> Result<()> {
+        self.corrupt_pages(path, 1)
+    }
+
+    /// The same in so many pages of the file, as far as it has them. They are around its middle, one after the other; in every other
+    /// one it is the head of the page.
+    pub fn corrupt_pages(&self, path: &str, pages: u64) -> Result<()> {
         let inside = self.path(path)?;
         let file = fs::File::options().read(true).write(true).open(&inside);
         let file = file.with_context(|| format!("could not open {path} of {}", self.name()))?;
@@ -113,20 +123,26 @@ impl Host {
         if length == 0 {
             bail!("{path} of {} is empty, so there is nothing to corrupt", self.name());
         }
-        let mut bytes = vec![0; length.min(16) as usize];
-        let middle = (length - bytes.len() as u64) / 2;
-        file.read_exact_at(&mut bytes, middle)?;
-        bytes.iter_mut().for_each(|byte| *byte = !*byte);
-        file.write_all_at(&bytes, middle)?;
+        for place in corrupt_places(length, pages) {
+            let mut bytes = vec![0; length.min(CORRUPT) as usize];
+            file.read_exact_at(&mut bytes, place)?;
+            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+            file.write_all_at(&bytes, place)?;
+        }
         Ok(file.sync_all()?)
     }
 
     /// Replaces a certificate by one that is alike in all but that it ended yesterday. The authority's key is a file of
     /// this machine.
     pub fn expire_certificate(&self, path: &str, ca_key: &Path) -> Result<()> {
+        self.end_certificate(path, &fs::read_to_string(ca_key)?, SystemTime::now() - DAY)
+    }
+
+    /// Replaces a certificate by one that is alike in all but its end. The key is the authority's.
+    pub fn end_certificate(&self, path: &str, ca_key: &str, end: SystemTime) -> Result<()> {
         let inside = self.path(path)?;
         let old = fs::read_to_string(&inside).with_context(|| format!("could not read {path} of {}", self.name()))?;
-        let new = certificate::expired(&old, &fs::read_to_string(ca_key)?)?;
+        let new = certificate::ending(&old, ca_key, end)?;
         Ok(fs::write(inside, new)?)
     }
 
@@ -296,6 +312,16 @@ impl Lab {
     }
 }
 
+/// Where a file of this length is corrupted: in its middle, or in so many pages around that.
+fn corrupt_places(length: u64, pages: u64) -> Vec<u64> {
+    if pages < 2 || length < 2 * PAGE {
+        return vec![(length - length.min(CORRUPT)) / 2];
+    }
+    let pages = pages.min(length / PAGE);
+    let first = (length / PAGE - pages) / 2;
+    (0..pages).map(|page| (first + page) * PAGE + page % 2 * PAGE / 2).collect()
+}
+
 /// A partition has a table of its own, so that it can be taken back alone.
 fn table_of(one: &[&Host], other: &[&Host]) -> String {
     let mut hasher = DefaultHasher::new();
@@ -311,4 +337,17 @@ fn port_set(hosts: &[&Host]) -> String {
     let names: Vec<String> =
         ports.flat_map(|port| [format!("\"{}\"", link::bridge_end(&port)), format!("\"{port}\"")]).collect();
     format!("{{ {} }}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_in_the_file_and_around_its_middle() {
+        assert_eq!((corrupt_places(4, 1), corrupt_places(4, 9)), (vec![0], vec![0]));
+        assert_eq!(corrupt_places(100, 1), [42]);
+        assert_eq!(corrupt_places(10 * PAGE, 4), [3 * PAGE, 4 * PAGE + 2048, 5 * PAGE, 6 * PAGE + 2048]);
+        assert_eq!(corrupt_places(2 * PAGE + 5, 9), [0, PAGE + 2048]);
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
     cgroup::Cgroup,
     command::{command, run},
     files::{lock, remove_folder, replace_file},
-    keeper, link, wait,
+    keeper, link, power, wait,
 };
 
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -332,6 +332,11 @@ impl Host {
     /// goes on. To shut it down takes longer: a leader whose peers go too looks for another leader for seconds.
     pub(crate) fn switch_off(&self) -> Result<()> {
         self.kill()?;
+        self.await_off()
+    }
+
+    /// Nothing of it runs, and nothing has its data disk.
+    fn await_off(&self) -> Result<()> {
         let disk = self.folder().join("disk.img");
         wait::until(&format!("{} is off", self.name), START_LIMIT, || {
             Ok((!self.cgroup()?.is_alive() && !is_attached(&disk)?).then_some(()))
@@ -344,6 +349,17 @@ impl Host {
         self.cgroup()?.kill()?;
         let switch = self.lab.switch()?;
         self.ports().iter().try_for_each(|port| switch.unplug(port))
+    }
+
+    /// Takes the power away, and with it what was written to the data disk and was not synced. The rest of the host is on a disk of
+    /// this machine, whose power is not lost.
+    pub fn lose_power(&self) -> Result<()> {
+        let leader = self.leader()?.as_raw_pid();
+        let place = self.record.kind.disk_place();
+        power::stop_writing(Path::new(&format!("/proc/{leader}/root{place}")))?;
+        self.kill()?;
+        // As long as the old mount has it, another one would read what is only in memory.
+        self.await_off()
     }
 
     /// Takes the power away and forgets the host and its disks.

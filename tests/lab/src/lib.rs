@@ -27,6 +27,7 @@ mod lab;
 mod limits;
 mod link;
 mod network;
+mod power;
 mod requirements;
 mod s3;
 mod signals;

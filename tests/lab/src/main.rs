@@ -73,6 +73,8 @@ enum Inside {
     Start { hosts: Vec<String> },
     /// Take the power from hosts, or from a guest: HYPERVISOR/GUEST
     Kill { targets: Vec<String> },
+    /// Take the power from hosts, and with it what was written to their data disks and was not synced
+    LosePower { hosts: Vec<String> },
     /// Stop hosts, or a guest, where they stand: nothing answers, nothing is closed
     Freeze { targets: Vec<String> },
     /// Let what was frozen go on
@@ -106,7 +108,13 @@ enum Inside {
     /// Make room again on a disk that was filled
     Empty { host: String, folder: String },
     /// Turn over some bytes in the middle of a file
-    Corrupt { host: String, path: String },
+    Corrupt {
+        host: String,
+        path: String,
+        /// In so many pages of 4096 bytes
+        #[arg(long, default_value_t = 1)]
+        pages: u64,
+    },
     /// Move a guest's clock by seconds: HYPERVISOR/GUEST
     Clock {
         guest: String,
@@ -178,6 +186,7 @@ fn in_lab(lab: &Lab, verb: &Inside) -> Result<ExitCode> {
         Inside::Enter { host, command } => return enter(&lab.host(host)?, command),
         Inside::Start { hosts } => each(lab, hosts, Host::start)?,
         Inside::Kill { targets } => each_target(lab, targets, Host::kill, Guest::kill)?,
+        Inside::LosePower { hosts } => each(lab, hosts, Host::lose_power)?,
         Inside::Freeze { targets } => each_target(lab, targets, Host::freeze, Guest::freeze)?,
         Inside::Thaw { targets } => each_target(lab, targets, Host::thaw, Guest::thaw)?,
         Inside::Cut { hosts } => each(lab, hosts, Host::cut)?,
@@ -191,7 +200,7 @@ fn in_lab(lab: &Lab, verb: &Inside) -> Result<ExitCode> {
         }
         Inside::Fill { host, folder } => lab.host(host)?.fill(folder)?,
         Inside::Empty { host, folder } => lab.host(host)?.empty(folder)?,
-        Inside::Corrupt { host, path } => lab.host(host)?.corrupt(path)?,
+        Inside::Corrupt { host, path, pages } => lab.host(host)?.corrupt_pages(path, *pages)?,
         Inside::Clock { guest, seconds } => find_guest(lab, guest)?.move_clock(*seconds)?,
         Inside::Expire { host, path, ca_key } => lab.host(host)?.expire_certificate(path, ca_key)?,
         Inside::ChangeKey { host, restore: false } => lab.host(host)?.change_host_key()?,

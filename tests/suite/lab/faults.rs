@@ -102,6 +102,20 @@ fn a_killed_host_is_gone_and_comes_back_with_its_disks() {
 }
 
 #[test]
+fn lost_power_takes_what_was_not_synced() {
+    let place = Place::new(Kind::Fast, 1);
+    let write = "cd /var/lib/etcd; echo kept > synced; sync; echo lost >> synced; echo lost > unsynced";
+    place.exec(0, write).ends(0);
+    place.hosts[0].lose_power().unwrap();
+    assert!(!place.hosts[0].is_running() && !place.can_log_in(0));
+    place.hosts[0].start().unwrap();
+    let said = place.exec(0, "cat /var/lib/etcd/synced; ls /var/lib/etcd").ends(0);
+    assert!(said.stdout.contains("kept") && !said.stdout.contains("lost"), "{}", said.stdout);
+    assert!(!said.stdout.contains("unsynced"), "{}", said.stdout);
+    place.exec(0, "dd if=/dev/zero of=/var/lib/etcd/more bs=4096 count=1 conv=fsync").ends(0);
+}
+
+#[test]
 fn a_frozen_host_answers_nothing_until_it_is_thawed() {
     let place = Place::new(Kind::Fast, 1);
     place.hosts[0].freeze().unwrap();
@@ -184,6 +198,15 @@ fn a_corrupted_file_differs_and_is_as_long_as_before() {
     place.exec(0, "test $(stat -c %s /root/file) -eq 48894").ends(0);
     let said = place.exec(0, "sha256sum -c /root/sums").ends(2);
     assert!(said.stdout.contains("FAILED"), "{}", said.stdout);
+}
+
+#[test]
+fn pages_of_a_file_are_corrupted_one_by_one() {
+    let place = Place::new(Kind::Fast, 1);
+    place.exec(0, "head -c 40960 /dev/zero > /root/file").ends(0);
+    place.hosts[0].corrupt_pages("/root/file", 4).unwrap();
+    let said = place.exec(0, "tr -d '\\0' < /root/file | wc -c; wc -c < /root/file").ends(0);
+    assert!(said.stdout.contains("64\n") && said.stdout.contains("40960"), "{}", said.stdout);
 }
 
 #[test]
