@@ -1,10 +1,22 @@
 //! CAs that are not made by etcdrun.
 
-use std::process::Command;
+use std::{
+    fs,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Result, ensure};
 
-use crate::{operator::Operator, row::Ca};
+use crate::{
+    operator::Operator,
+    row::Ca,
+    site::{CLUSTER, Member, Site},
+};
+
+/// Where members have their certificates.
+pub const CERTIFICATE: &str = "/etc/etcd/pki/server.crt";
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The script that signs a request on its standard input, for the CA that its argument names.
 const SIGN: &str = "exec openssl x509 -req -CA \"$1.crt\" -CAkey \"$1.key\" -days 365 -copy_extensions copyall\n";
@@ -34,4 +46,19 @@ pub fn entry(operator: &Operator, kind: Ca, number: u32) -> String {
             format!("certificate: ca-{number}.crt, sign_command: [sh, {}, {}]", script.display(), files.display())
         }
     }
+}
+
+/// The key of the CA that signs now, if it is there.
+fn key(site: &mut Site) -> Result<Option<String>> {
+    if site.row.ca != Ca::Made {
+        return Ok(fs::read_to_string(site.operator.path(&format!("ca-{}.key", site.ca))).ok());
+    }
+    let said = site.operator.run(&["secret", "view", &format!(".etcdrun/pki/{CLUSTER}/ca.key.age")])?;
+    Ok((said.code == Some(0)).then_some(said.stdout))
+}
+
+/// Lets the certificate of a member end then. Nothing happens where that cannot be: one that is being replaced has none.
+pub fn end_certificate(site: &mut Site, member: &Member, end: SystemTime) -> Result<bool> {
+    let Some(key) = key(site)? else { return Ok(false) };
+    Ok(member.host.end_certificate(CERTIFICATE, &key, end).is_ok())
 }

@@ -24,11 +24,19 @@ pub enum Fault {
     OperatorCut,
     /// Another operator, on another machine, begins something at the same time.
     SecondOperator,
+    /// The same, and each of them reaches some of the hosts, and none reaches all.
+    SplitOperators,
+    /// The clock of the operator's machine is an hour behind for the whole command.
+    ClockBack,
+    /// The disk with the operator's state takes no byte more.
+    OperatorDiskFull,
     /// A server is killed; systemd starts it again.
     ServerKilled,
     /// A server is stopped, as by a person.
     ServerStopped,
     PowerLost,
+    /// What was written to the data disk and not synced is gone with it.
+    PowerLostUnsynced,
     /// Off and on again.
     Reboot,
     Frozen,
@@ -45,12 +53,18 @@ pub enum Fault {
     ServerHangs,
     /// What is written to its disk takes as long as the fault.
     DiskHangs,
+    /// What is written to its disk takes seconds, again and again.
+    DiskSlow,
     DiskLost,
     DiskFull,
+    /// Bits of its database are turned over while its server is away for a moment.
+    BitsFlipped,
+    /// Its certificate ended yesterday, and its server starts with that.
+    CertificateExpired,
 }
 
 impl Fault {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 30] = [
         Self::OperatorDiesBefore,
         Self::OperatorDiesIn,
         Self::OperatorDiesUnsynced,
@@ -59,9 +73,13 @@ impl Fault {
         Self::OperatorSleeps,
         Self::OperatorCut,
         Self::SecondOperator,
+        Self::SplitOperators,
+        Self::ClockBack,
+        Self::OperatorDiskFull,
         Self::ServerKilled,
         Self::ServerStopped,
         Self::PowerLost,
+        Self::PowerLostUnsynced,
         Self::Reboot,
         Self::Frozen,
         Self::LinkCut,
@@ -72,8 +90,11 @@ impl Fault {
         Self::NoSsh,
         Self::ServerHangs,
         Self::DiskHangs,
+        Self::DiskSlow,
         Self::DiskLost,
         Self::DiskFull,
+        Self::BitsFlipped,
+        Self::CertificateExpired,
     ];
 
     /// Where in the writing of a record the operator dies.
@@ -87,6 +108,11 @@ impl Fault {
         }
     }
 
+    /// Whether a command has it when it begins.
+    pub fn is_there_from_the_start(self) -> bool {
+        self.place_of_death().is_some() || self == Self::ClockBack
+    }
+
     /// Whether the operator does not live to see its end.
     pub fn kills_operator(self) -> bool {
         self == Self::OperatorKilled || self.place_of_death().is_some()
@@ -94,7 +120,15 @@ impl Fault {
 
     /// Whether it happens to the operator, and not to a member.
     pub fn is_operators(self) -> bool {
-        self.kills_operator() || matches!(self, Self::OperatorSleeps | Self::OperatorCut | Self::SecondOperator)
+        let others = [
+            Self::OperatorSleeps,
+            Self::OperatorCut,
+            Self::SecondOperator,
+            Self::SplitOperators,
+            Self::ClockBack,
+            Self::OperatorDiskFull,
+        ];
+        self.kills_operator() || others.contains(&self)
     }
 
     /// Whether it passes by itself.
@@ -109,12 +143,22 @@ impl Fault {
 
     /// Whether a member that it happens to cannot serve.
     pub fn takes_down(self) -> bool {
-        !self.is_operators() && !matches!(self, Self::LinkSlow | Self::LinkLossy | Self::NoSsh)
+        !self.is_operators() && !matches!(self, Self::LinkSlow | Self::LinkLossy | Self::NoSsh | Self::DiskSlow)
+    }
+
+    /// Whether a member that it happens to serves now and then only, so that a gate may find it well and clients may not.
+    pub fn slows(self) -> bool {
+        self == Self::DiskSlow
+    }
+
+    /// Whether a member that it happens to stays down until something is done about it.
+    pub fn lasts(self) -> bool {
+        self.loses_data() || self == Self::CertificateExpired
     }
 
     /// Whether a member is lost for good by it, so that it has to be replaced.
     pub fn loses_data(self) -> bool {
-        self == Self::DiskLost
+        matches!(self, Self::DiskLost | Self::BitsFlipped)
     }
 
     /// Lets it happen to a member; `others` are the other members.
@@ -124,6 +168,7 @@ impl Fault {
             Self::ServerKilled => drop(host.run(&["systemctl", "kill", "-s", "KILL", "etcd"])),
             Self::ServerStopped => drop(host.run(&["systemctl", "stop", "etcd"])),
             Self::PowerLost => host.kill()?,
+            Self::PowerLostUnsynced => host.lose_power()?,
             Self::Reboot => {
                 host.kill()?;
                 host.start()?;
@@ -148,6 +193,19 @@ impl Fault {
                     format!("systemd-run --on-active=20s fsfreeze --unfreeze {DISK} && fsfreeze --freeze {DISK}");
                 drop(host.run(&["sh", "-c", &hang]));
             }
+            Self::DiskSlow => {
+                // It ends by itself, as above. Without a hurry: what waits for the disk must be able to go on in between.
+                let turns = "for turn in 1 2 3 4 5 6 7 8 9 10 11";
+                let slow = format!("fsfreeze --freeze {DISK}; sleep 1.5; fsfreeze --unfreeze {DISK}; sleep 0.3");
+                let script = format!("{turns}; do {slow}; done");
+                drop(host.run(&["systemd-run", "--collect", SLOW, "sh", "-c", &script]));
+            }
+            Self::BitsFlipped => {
+                drop(host.run(&["sh", "-c", "systemctl kill -s KILL etcd; systemctl stop etcd"]));
+                // One that is being replaced has none.
+                let _ = host.corrupt_pages(DATABASE, FLIPPED_PAGES);
+                drop(host.run(&["systemctl", "start", "--no-block", "etcd"]));
+            }
             Self::DiskLost => {
                 let lose = "systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf /var/lib/etcd/data/*";
                 drop(host.run(&["sh", "-c", lose]));
@@ -160,7 +218,12 @@ impl Fault {
             | Self::OperatorKilled
             | Self::OperatorSleeps
             | Self::OperatorCut
-            | Self::SecondOperator => {}
+            | Self::SecondOperator
+            | Self::SplitOperators
+            | Self::ClockBack
+            | Self::OperatorDiskFull
+            // It needs the key of the CA, which the operator has.
+            | Self::CertificateExpired => {}
         }
         Ok(())
     }
@@ -169,13 +232,17 @@ impl Fault {
     pub fn heal(self, lab: &Lab, member: &Member, others: &[&Host]) -> Result<()> {
         let host = &member.host;
         match self {
-            Self::PowerLost => host.start()?,
+            Self::PowerLost | Self::PowerLostUnsynced => host.start()?,
             Self::Frozen => host.thaw()?,
             Self::LinkCut | Self::LinkSlow | Self::LinkLossy => host.set_link_fault(&LinkFault::default())?,
             Self::Partitioned | Self::Mute => lab.unpartition(&[host], others)?,
             Self::NoSsh => drop(host.run(&["systemctl", "start", "ssh.service"])),
             Self::ServerHangs => drop(host.run(&["systemctl", "kill", "-s", "CONT", "etcd"])),
             Self::DiskHangs => drop(host.run(&["fsfreeze", "--unfreeze", DISK])),
+            Self::DiskSlow => {
+                let end = format!("systemctl stop slow-disk; fsfreeze --unfreeze {DISK}");
+                drop(host.run(&["sh", "-c", &end]));
+            }
             Self::DiskFull => {
                 host.empty(DISK)?;
                 // It has ended for want of room, more often than systemd puts up with.
@@ -195,3 +262,8 @@ impl Fault {
 
 /// The disk that the data is on.
 const DISK: &str = "/var/lib/etcd";
+const DATABASE: &str = "/var/lib/etcd/data/member/snap/db";
+/// In so many pages of it bits are flipped. It has five at least.
+const FLIPPED_PAGES: u64 = 12;
+/// What makes a disk slow.
+const SLOW: &str = "--unit=slow-disk";

@@ -35,16 +35,16 @@ pub fn prepare_operator(row: &Row, lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Lets the operator reach no host by SSH, or again. The clients of the judge, who are on the same machine, still do.
-pub fn cut_operator(lab: &Lab, is_cut: bool) -> Result<()> {
+/// Lets the operator reach none of these by SSH, or all of them again. The clients of the judge, who are on the same machine, still do.
+pub fn cut_operator(lab: &Lab, addresses: &[IpAddr]) -> Result<()> {
     let table = format!("inet {}", lab.name().replace('-', "_"));
     let mut rules = format!("add table {table}\ndelete table {table}\n");
-    if is_cut {
-        rules += &format!(
-            "add table {table}\nadd chain {table} out {{ type filter hook output priority 0; }}\n\
-             add rule {table} out oifname \"{}\" tcp dport {{ 22, {SSH_PORT} }} drop\n",
-            lab.name()
-        );
+    if !addresses.is_empty() {
+        rules += &format!("add table {table}\nadd chain {table} out {{ type filter hook output priority 0; }}\n");
+    }
+    for address in addresses {
+        let family = if address.is_ipv4() { "ip" } else { "ip6" };
+        rules += &format!("add rule {table} out {family} daddr {address} tcp dport {{ 22, {SSH_PORT} }} drop\n");
     }
     let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn()?;
     child.stdin.take().context("nft has no stdin")?.write_all(rules.as_bytes())?;

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    net::IpAddr,
     path::{Path, PathBuf},
     thread::sleep,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -11,9 +12,12 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use etcdrun_judge::{Judge, Settings, Violation, ViolationKind, check, hash_kv, hashes_agree};
 use etcdrun_lab::{Host, Lab};
+use serde_json::Value;
 
 use crate::{
+    authority::{self, DAY},
     choice::Choice,
+    clock,
     fault::Fault,
     hosts,
     lengths::Lengths,
@@ -22,6 +26,7 @@ use crate::{
     record::{self, Happened, Line, Step},
     row::{ROOT_PASSWORD, Row, USER_PASSWORD},
     site::{Member, Site},
+    state_disk::StateDisk,
     world::Meanwhile,
 };
 
@@ -38,6 +43,10 @@ const SEEN: i64 = 5_000;
 const FAULTS: (usize, usize) = (2, 5);
 /// How many attempts to bring an operation to its end may meet faults.
 const FAULTY_ATTEMPTS: usize = 3;
+/// What is done about certificates that have ended.
+const RENEW: [&str; 2] = ["certs", "renew"];
+/// When certificates end after days have passed: before that they are renewed early.
+const DAYS_LEFT: u32 = 10;
 /// A run that is resumed has at least about as many records.
 const LEAST_RECORDS: usize = 8;
 
@@ -46,6 +55,15 @@ struct Down {
     member: String,
     from: i64,
     until: Option<i64>,
+    /// It may serve at times, so that a gate may find that it does.
+    serves: bool,
+}
+
+/// A member whose certificate has ended, or is near its end.
+struct Aged {
+    member: Member,
+    /// When that was done to it, in milliseconds since 1970.
+    at: i64,
 }
 
 impl Down {
@@ -60,6 +78,7 @@ pub struct Life<'a> {
     site: Site,
     judge: Judge,
     folder: PathBuf,
+    disk: StateDisk,
     results: &'a Path,
     lengths: &'a mut Lengths,
     down: Vec<Down>,
@@ -70,6 +89,11 @@ pub struct Life<'a> {
     step_begun: i64,
     /// Members whose disks were lost by a fault in this operation, and that were not replaced yet.
     lost: Vec<String>,
+    /// Those of them that may serve with a database that has flipped bits.
+    flipped: Vec<String>,
+    aged: Vec<Aged>,
+    /// The host that the second operator is at, and those that it does not reach.
+    split: Option<(Host, Vec<Host>)>,
     /// About how many records are left for the run that is resumed.
     left_over: usize,
 }
@@ -125,7 +149,10 @@ impl<'a> Life<'a> {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
+        // One that was killed may have left it cut off.
+        hosts::cut_operator(&lab, &[])?;
         let mut site = Site::new(row, &folder.join("operator"), program, lab)?;
+        let disk = StateDisk::new(&site.operator.path(".etcdrun"))?;
         site.operator.must(&["playbook", "site.yaml"])?;
         let judge = Judge::start(site.as_user()?, Settings { seed, ..Settings::default() }, &folder.join("judge"))?;
         let mut life = Self {
@@ -134,6 +161,7 @@ impl<'a> Life<'a> {
             site,
             judge,
             folder,
+            disk,
             results,
             lengths,
             down: Vec::new(),
@@ -142,6 +170,9 @@ impl<'a> Life<'a> {
             number: 0,
             step_begun: 0,
             lost: Vec::new(),
+            flipped: Vec::new(),
+            aged: Vec::new(),
+            split: None,
             left_over: LEAST_RECORDS,
         };
         life.cluster_id = life.seen_cluster_id()?;
@@ -173,6 +204,8 @@ impl<'a> Life<'a> {
             violations: Vec::new(),
         };
         self.lost.clear();
+        self.flipped.clear();
+        self.aged.clear();
         if let Err(error) = self.perform(&operation, faults, &mut step) {
             step.violations.push(format!("{error:#}"));
         } else if let Err(error) = self.settled(&operation, &mut step) {
@@ -200,7 +233,7 @@ impl<'a> Life<'a> {
         let since = now();
         if let Some((_, members)) = &operation.cause {
             for member in members {
-                self.down.push(Down { member: member.name.clone(), from: now(), until: None });
+                self.down.push(Down { member: member.name.clone(), from: now(), until: None, serves: false });
             }
         }
         for command in &operation.commands {
@@ -215,17 +248,21 @@ impl<'a> Life<'a> {
             if said.code != Some(0) {
                 self.converge(operation, command, faults, step)?;
             }
-            // One whose disk was lost too late for that command is built again.
+            // One whose disk was lost too late for that command is built again, and certificates are renewed.
             for _ in 0..ATTEMPTS {
-                if self.lost.is_empty()
-                    || command[0] == "destroy"
-                    || self.site.await_healthy(Duration::from_secs(10)).is_ok()
-                {
+                let is_built = self.lost.is_empty()
+                    || (self.flipped.is_empty() && self.site.await_healthy(Duration::from_secs(10)).is_ok());
+                if command[0] == "destroy" || (is_built && self.aged.is_empty()) {
                     break;
                 }
-                self.replace_lost(step)?;
+                self.renew(step)?;
+                if !is_built {
+                    self.replace_lost(step)?;
+                }
             }
             self.lost.clear();
+            self.flipped.clear();
+            self.aged.clear();
             self.refresh_judge()?;
         }
         self.down.iter_mut().for_each(Down::ends);
@@ -260,7 +297,16 @@ impl<'a> Life<'a> {
             let is_alone = fault.needs_others() && members.len() < 2;
             let is_second = fault.is_operators() && planned.iter().any(|planned| planned.fault.is_operators());
             let loses_too_much = fault.loses_data() && lost.len() + 1 > spare;
-            if is_alone || is_second || loses_too_much || victims.is_empty() {
+            let cannot_be = match fault {
+                // Which CA has signed what is not known as long as it is rotated.
+                Fault::CertificateExpired => operation.kind == Kind::RotateCa,
+                // It is chosen by the time of day which backup is the newest.
+                Fault::ClockBack => operation.replaces_data || operation.kind == Kind::Elsewhere,
+                // The second one is at the host that no member has.
+                Fault::SplitOperators => members.len() < 3 || matches!(operation.kind, Kind::Move | Kind::Add),
+                _ => false,
+            };
+            if is_alone || is_second || loses_too_much || cannot_be || victims.is_empty() {
                 continue;
             }
             let member = victims[self.choice.below(victims.len())].clone();
@@ -300,11 +346,15 @@ impl<'a> Life<'a> {
             let place = planned.fault.place_of_death()?;
             Some(format!("{place}:{}", planned.record(of)))
         });
-        let variables: Vec<(&str, &str)> = death.iter().map(|death| ("ETCDRUN_TEST_DIE", death.as_str())).collect();
+        let mut variables: Vec<(&str, &str)> = death.iter().map(|death| ("ETCDRUN_TEST_DIE", death.as_str())).collect();
+        let clock = planned.iter().find(|planned| planned.fault == Fault::ClockBack).map(|_| clock::back());
+        let clock = clock.map(|clock| clock.context("there is no libfaketime; `apt-get install faketime`"));
+        let clock = clock.transpose()?;
+        variables.extend(clock.iter().flatten().map(|(name, value)| (*name, value.as_str())));
         let mut running = self.site.operator.start(words, &variables)?;
         let mut coming: Vec<(&Planned, Option<Instant>)> = planned
             .iter()
-            .filter(|planned| planned.fault.place_of_death().is_none())
+            .filter(|planned| !planned.fault.is_there_from_the_start())
             .map(|planned| (planned, None))
             .collect();
         let (mut active, mut others): (Vec<Active<'_>>, Vec<Running>) = (Vec::new(), Vec::new());
@@ -328,7 +378,9 @@ impl<'a> Life<'a> {
                     Fault::OperatorKilled => running.kill()?,
                     Fault::SecondOperator => others.push(self.second_operator(planned)?),
                     Fault::OperatorSleeps => running.sleep(true)?,
-                    Fault::OperatorCut => hosts::cut_operator(&self.site.lab, true)?,
+                    Fault::OperatorCut => self.cut_operator(&[])?,
+                    Fault::SplitOperators => others.push(self.split_operators(planned)?),
+                    Fault::OperatorDiskFull => self.disk.fill(true)?,
                     _ => self.strike(planned)?,
                 }
                 let ends = planned.hold.map(|hold| Instant::now() + hold);
@@ -357,8 +409,11 @@ impl<'a> Life<'a> {
             }
             let too_late = coming.into_iter().map(|(planned, _)| planned);
             step.faults.extend(too_late.map(|planned| planned.happened(words, of, true)));
-            let deadly = planned.iter().filter(|planned| planned.fault.place_of_death().is_some());
-            step.faults.extend(deadly.map(|planned| planned.happened(words, of, said.code.is_some())));
+            let first = planned.iter().filter(|planned| planned.fault.is_there_from_the_start());
+            step.faults.extend(first.map(|planned| {
+                let missed = planned.fault.place_of_death().is_some() && said.code.is_some();
+                planned.happened(words, of, missed)
+            }));
             Ok(said)
         })
     }
@@ -368,10 +423,21 @@ impl<'a> Life<'a> {
         let others = self.others(member)?;
         let others: Vec<&Host> = others.iter().collect();
         if fault.takes_down() {
-            self.down.push(Down { member: member.name.clone(), from: now(), until: None });
+            self.is_down(&member.name, false);
+        }
+        if fault.slows() {
+            self.is_down(&member.name, true);
         }
         if fault.loses_data() {
             self.lost.push(member.name.clone());
+        }
+        match fault {
+            Fault::BitsFlipped => self.flipped.push(member.name.clone()),
+            Fault::CertificateExpired => {
+                self.age(member, SystemTime::now() - DAY)?;
+                drop(member.host.run(&["systemctl", "kill", "-s", "KILL", "etcd"]));
+            }
+            _ => {}
         }
         fault.inject(&self.site.lab, member, &others)
     }
@@ -379,7 +445,9 @@ impl<'a> Life<'a> {
     fn relieve(&mut self, planned: &Planned, running: &Running) -> Result<()> {
         match planned.fault {
             Fault::OperatorSleeps => running.sleep(false),
-            Fault::OperatorCut => hosts::cut_operator(&self.site.lab, false),
+            Fault::OperatorCut => hosts::cut_operator(&self.site.lab, &[]),
+            Fault::SplitOperators => self.join_operators(),
+            Fault::OperatorDiskFull => self.disk.fill(false),
             fault if fault.is_operators() => Ok(()),
             fault => {
                 let others = self.others(&planned.member)?;
@@ -397,9 +465,65 @@ impl<'a> Life<'a> {
         other.start(&["member", "restart", &planned.member.name, "--yes"], &[])
     }
 
-    /// A member whose data is lost is not up before it was replaced.
+    /// The operator reaches none of these members, or no host at all if it is none of them.
+    fn cut_operator(&mut self, members: &[Member]) -> Result<()> {
+        let all = self.site.hosts.iter().map(|host| &**host);
+        let cut: Vec<&Host> =
+            if members.is_empty() { all.collect() } else { members.iter().map(|member| &member.host).collect() };
+        let addresses: Vec<IpAddr> = cut.into_iter().map(|host| self.site.address(host)).collect();
+        hosts::cut_operator(&self.site.lab, &addresses)
+    }
+
+    /// Somebody else, at the host that no member has, reaches one member and those behind it, up to a half; the operator reaches the
+    /// others. Both want something.
+    fn split_operators(&mut self, planned: &Planned) -> Result<Running> {
+        let mut other = self.site.operator.other(&self.folder.join("second-operator"))?;
+        let (here, there) = self.sides(planned)?;
+        let Some(place) = self.site.spare()?.into_iter().next() else { return self.second_operator(planned) };
+        other.is_at(&place)?;
+        let here: Vec<Host> = here.into_iter().map(|member| member.host).collect();
+        self.site.lab.partition(&[&place], &here.iter().collect::<Vec<_>>())?;
+        self.split = Some((place, here));
+        self.cut_operator(&there)?;
+        other.start(&["member", "restart", &planned.member.name, "--yes"], &[])
+    }
+
+    fn join_operators(&mut self) -> Result<()> {
+        hosts::cut_operator(&self.site.lab, &[])?;
+        match self.split.take() {
+            Some((place, here)) => self.site.lab.unpartition(&[&place], &here.iter().collect::<Vec<_>>()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whom the operator reaches, and whom the second one does.
+    fn sides(&mut self, planned: &Planned) -> Result<(Vec<Member>, Vec<Member>)> {
+        let mut members = self.site.members()?;
+        let half = members.len() / 2;
+        let first = members.iter().position(|member| member.name == planned.member.name).unwrap_or_default();
+        members.rotate_left(first);
+        let here = members.split_off(half);
+        Ok((here, members))
+    }
+
+    fn is_down(&mut self, member: &str, serves: bool) {
+        self.down.push(Down { member: member.to_owned(), from: now(), until: None, serves });
+    }
+
+    /// The certificate of a member ends then.
+    fn age(&mut self, member: &Member, end: SystemTime) -> Result<()> {
+        if authority::end_certificate(&mut self.site, member, end)? {
+            self.aged.push(Aged { member: member.clone(), at: now() });
+        } else {
+            let of_member = self.down.iter_mut().filter(|down| down.member == member.name);
+            of_member.for_each(Down::ends);
+        }
+        Ok(())
+    }
+
+    /// A member whose data is lost is not up before it was replaced, and one whose certificate has ended not before that was renewed.
     fn is_up(&mut self, fault: Fault, member: &str) {
-        if !fault.loses_data() {
+        if !fault.lasts() {
             let of_member = self.down.iter_mut().filter(|down| down.member == member);
             of_member.for_each(Down::ends);
         }
@@ -416,12 +540,21 @@ impl<'a> Life<'a> {
             if step.codes.last() == Some(&None) {
                 let meanwhile = *self.choice.one_of(&Meanwhile::ALL);
                 meanwhile.happen(&mut self.site, &mut self.choice)?;
+                if meanwhile == Meanwhile::DaysPass && operation.kind != Kind::RotateCa {
+                    for member in self.site.members()? {
+                        self.age(&member, SystemTime::now() + DAY * DAYS_LEFT)?;
+                    }
+                }
                 if meanwhile == Meanwhile::MemberLost {
                     for planned in self.plan(&[Fault::DiskLost], 1, operation)? {
                         self.strike(&planned)?;
                     }
                 }
                 step.meanwhile.push(meanwhile);
+            }
+            // Certificates that have ended are renewed first: a gate would wait for their members, for minutes.
+            if !self.aged.is_empty() && self.site.await_healthy(Duration::from_secs(5)).is_err() {
+                self.renew(step)?;
             }
             let unfinished = self.unfinished()?;
             // As long as the old cluster serves, what is written to it goes with it, as was asked for. What is written to the new one
@@ -430,7 +563,7 @@ impl<'a> Life<'a> {
                 self.judge.pause()?;
                 self.judge.new_epoch("the old cluster is still there")?;
             }
-            let resume = ["resume".to_owned()];
+            let resume = self.resume(unfinished.as_deref())?;
             step.begun_anew |= unfinished.is_none();
             // What repairs it meets faults, too, and then it must come to its end.
             let count = if attempt < FAULTY_ATTEMPTS { self.choice.below(3) } else { 0 };
@@ -467,12 +600,52 @@ impl<'a> Life<'a> {
                 let said = self.command(&words, &[], step)?;
                 // What was built again meanwhile needs nothing.
                 match said.code {
+                    // A person who knows that its data is damaged does not keep it because it serves.
+                    Some(5) if self.flipped.contains(&name) => {
+                        self.flipped.retain(|flipped| *flipped != name);
+                        let members = self.site.members()?;
+                        for member in members.iter().filter(|member| member.name == name) {
+                            Fault::DiskLost.inject(&self.site.lab, member, &[])?;
+                        }
+                        self.lost.push(name);
+                    }
                     Some(0 | 5) => self.down.iter_mut().filter(|down| down.member == name).for_each(Down::ends),
                     _ => self.lost.push(name),
                 }
             }
         }
+        self.flipped.retain(|name| self.lost.contains(name));
         Ok(())
+    }
+
+    /// Certificates that have ended, or are about to, are renewed.
+    fn renew(&mut self, step: &mut Step) -> Result<()> {
+        if self.aged.is_empty() {
+            return Ok(());
+        }
+        let words = RENEW.map(str::to_owned);
+        let said = self.command(&words, &[], step)?;
+        if said.code != Some(0) {
+            // A run that is in the way is given up.
+            return self.give_up();
+        }
+        for aged in std::mem::take(&mut self.aged) {
+            // Another command may have renewed it before.
+            let changed = aged.member.host.run(&["stat", "-c", "%.3Y", authority::CERTIFICATE]).unwrap_or_default();
+            let changed = changed.trim().parse::<f64>().map_or_else(|_| now(), |seconds| (seconds * 1000.0) as i64);
+            let until = if changed > aged.at { changed } else { now() };
+            let of_member = self.down.iter_mut().filter(|down| down.member == aged.member.name);
+            of_member.for_each(|down| down.until = down.until.or(Some(until)));
+        }
+        Ok(())
+    }
+
+    /// How the run is resumed. Without its name the newest one is, by a clock that may have been set back.
+    fn resume(&mut self, unfinished: Option<&str>) -> Result<Vec<String>> {
+        let runs = self.site.operator.must(&["runs", "--json"])?.json()?;
+        let newest = runs[0]["id"].as_str();
+        let name = unfinished.filter(|run| newest != Some(run));
+        Ok(["resume"].into_iter().chain(name).map(str::to_owned).collect())
     }
 
     fn old_cluster_serves(&mut self) -> bool {
@@ -481,10 +654,18 @@ impl<'a> Life<'a> {
         members.iter().any(|member| member.hash.as_ref().is_ok_and(|hash| hash.cluster_id == self.cluster_id))
     }
 
-    /// The newest run, if it has not come to its end.
+    /// The newest run, if it has not come to its end. By the clock of this machine: that of the operator may have been set back.
     fn unfinished(&mut self) -> Result<Option<String>> {
         let runs = self.site.operator.must(&["runs", "--json"])?.json()?;
-        let newest = &runs[0];
+        let folder = self.site.operator.path(".etcdrun/runs");
+        let begun = |run: &&Value| {
+            let path = folder.join(run["id"].as_str().unwrap_or_default());
+            fs::metadata(path).and_then(|folder| folder.created()).ok()
+        };
+        // Certificates that were renewed in between are no reason to begin anew.
+        let is_meant = |run: &&Value| run["state"] != "done" || run["command"] != serde_json::json!(RENEW);
+        let all = runs.as_array().into_iter().flatten();
+        let Some(newest) = all.rev().filter(is_meant).max_by_key(begun) else { return Ok(None) };
         let id = newest["id"].as_str().context("a run has no id")?;
         Ok((newest["state"] != "done").then(|| id.to_owned()))
     }
@@ -494,8 +675,9 @@ impl<'a> Life<'a> {
         self.site.operator.run(&["unlock", &run])?;
         // The folder of a run that is given up is out of the way.
         let folder = self.site.operator.path(".etcdrun/runs").join(&run);
-        let aside = self.site.operator.path(&format!("given-up-{run}"));
+        let aside = self.site.operator.path(".etcdrun/given-up").join(&run);
         if folder.exists() {
+            fs::create_dir_all(self.site.operator.path(".etcdrun/given-up"))?;
             fs::rename(folder, aside)?;
         }
         self.site.know_all_voters()
@@ -592,7 +774,8 @@ impl<'a> Life<'a> {
         }
         for member in &members {
             for at in stops(&member.host, self.step_begun)? {
-                let is_down = |down: &&Down| down.from + SEEN < at && down.until.is_none_or(|until| at < until);
+                let is_down =
+                    |down: &&Down| !down.serves && down.from + SEEN < at && down.until.is_none_or(|until| at < until);
                 let others: BTreeSet<&String> = self
                     .down
                     .iter()
@@ -656,7 +839,7 @@ impl<'a> Life<'a> {
 
     /// Ends it, and judges what clients saw. Without a violation its evidence is removed, unless it is to be kept.
     pub fn end(self, earlier: Vec<String>, begun: Instant, keep: bool) -> Result<record::Life> {
-        let Self { seed, site, judge, folder, results, number, .. } = self;
+        let Self { seed, site, judge, folder, disk, results, number, .. } = self;
         let history = judge.stop()?;
         let verdict = check(&history);
         fs::write(folder.join("verdict.json"), serde_json::to_vec_pretty(&verdict)?)?;
@@ -679,6 +862,7 @@ impl<'a> Life<'a> {
             violations,
         };
         record::append(results, &Line::Life(life.clone()))?;
+        drop(disk);
         if life.violations.is_empty() && !keep {
             drop(site);
             fs::remove_dir_all(&folder)?;

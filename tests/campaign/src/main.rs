@@ -7,6 +7,7 @@
 
 mod authority;
 mod choice;
+mod clock;
 mod fault;
 mod hosts;
 mod lengths;
@@ -18,12 +19,14 @@ mod record;
 mod report;
 mod row;
 mod site;
+mod state_disk;
 mod world;
 
 use std::{
     fs,
+    os::unix::process::CommandExt as _,
     path::PathBuf,
-    process::ExitCode,
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
@@ -126,6 +129,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         print!("{}", report::table(&lines));
         return Ok(report::violations(&lines).is_empty());
     }
+    in_own_mounts()?;
     fs::create_dir_all(&arguments.results)?;
     let results = arguments.results.canonicalize()?;
     // A build meanwhile must not exchange it.
@@ -188,6 +192,17 @@ fn run(arguments: &Arguments) -> Result<bool> {
         lengths.save(&results)?;
     }
     Ok(holds)
+}
+
+/// Begins again where what it mounts is seen by nothing else, and goes with it, however it ends.
+fn in_own_mounts() -> Result<()> {
+    const MARK: &str = "ETCDRUN_CAMPAIGN_MOUNTS";
+    if std::env::var_os(MARK).is_some() {
+        return Ok(());
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]).arg(std::env::current_exe()?);
+    Err(command.args(std::env::args_os().skip(1)).env(MARK, "yes").exec()).context("unshare could not be started")
 }
 
 fn seed_of_life(line: &Line) -> Option<u64> {

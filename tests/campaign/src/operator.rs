@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use etcdrun_lab::Host;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ pub struct Operator {
     program: PathBuf,
     /// A rule or a policy that the program does without, to see whether that is noticed.
     off: Option<String>,
+    /// The process whose network it has, instead of that of this machine.
+    network: Option<String>,
     /// Counts what was run, so that each has files of its own for its output.
     runs: u32,
 }
@@ -63,7 +66,7 @@ impl Operator {
         let alone = "UserKnownHostsFile none\nGlobalKnownHostsFile none\nIdentityAgent none\nIdentityFile none\n";
         fs::write(folder.join("ssh_config"), alone)?;
         let Program { path, off } = program.clone();
-        Ok(Self { folder: folder.to_owned(), program: path, off, runs: 0 })
+        Ok(Self { folder: folder.to_owned(), program: path, off, network: None, runs: 0 })
     }
 
     /// The operator of another machine, with a copy of all that this one knows.
@@ -78,7 +81,14 @@ impl Operator {
                 anyhow::ensure!(status.success(), "could not copy {}", path.display());
             }
         }
-        Ok(Self { folder: folder.to_owned(), program: self.program.clone(), off: self.off.clone(), runs: 0 })
+        let (program, off) = (self.program.clone(), self.off.clone());
+        Ok(Self { folder: folder.to_owned(), program, off, network: None, runs: 0 })
+    }
+
+    /// From then on it reaches others as this host does.
+    pub fn is_at(&mut self, host: &Host) -> Result<()> {
+        self.network = Some(format!("--net=/proc/{}/ns/net", host.leader()?.as_raw_pid()));
+        Ok(())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -102,7 +112,10 @@ impl Operator {
         let runs = self.path(".etcdrun/runs");
         let known = entries(&runs);
         let had = known.iter().max().map_or(0, |run| count(run));
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(if self.network.is_some() { Path::new("nsenter") } else { &self.program });
+        if let Some(network) = &self.network {
+            command.args([network, "--"]).arg(&self.program);
+        }
         command
             .args(words)
             .current_dir(&self.folder)

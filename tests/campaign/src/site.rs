@@ -45,7 +45,7 @@ pub struct Site {
     /// How often the passwords were changed.
     password_changes: u32,
     /// The number of the CA that the inventory names, where it names one.
-    ca: u32,
+    pub ca: u32,
     /// What each user had last, for the time in which the cluster is destroyed.
     credentials: HashMap<String, Tls>,
 }

@@ -25,10 +25,12 @@ pub enum Meanwhile {
     OtherOperator,
     /// Another member loses its disk, if that leaves enough of them.
     MemberLost,
+    /// So many days that the certificates of all members are near their end.
+    DaysPass,
 }
 
 impl Meanwhile {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Nothing,
         Self::TimePasses,
         Self::ServerRestarts,
@@ -37,14 +39,15 @@ impl Meanwhile {
         Self::ServersStarted,
         Self::OtherOperator,
         Self::MemberLost,
+        Self::DaysPass,
     ];
 
     pub fn happen(self, site: &mut Site, choice: &mut Choice) -> Result<()> {
         let members = site.members()?;
         let member = choice.one_of(&members).clone();
         match self {
-            // The one is for those who know how many are lost.
-            Self::Nothing | Self::MemberLost => {}
+            // These are for those who know what is lost, and what is to be renewed.
+            Self::Nothing | Self::MemberLost | Self::DaysPass => {}
             Self::TimePasses => sleep(Duration::from_secs(4)),
             Self::ServerRestarts => Fault::ServerKilled.inject(&site.lab, &member, &[])?,
             Self::HostReboots => Fault::Reboot.inject(&site.lab, &member, &[])?,
