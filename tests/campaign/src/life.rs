@@ -603,6 +603,8 @@ impl<'a> Life<'a> {
                     // A person who knows that its data is damaged does not keep it because it serves.
                     Some(5) if self.flipped.contains(&name) => {
                         self.flipped.retain(|flipped| *flipped != name);
+                        // It had come up, so that others could be stopped.
+                        self.down.iter_mut().filter(|down| down.member == name).for_each(|down| down.serves = true);
                         let members = self.site.members()?;
                         for member in members.iter().filter(|member| member.name == name) {
                             Fault::DiskLost.inject(&self.site.lab, member, &[])?;
