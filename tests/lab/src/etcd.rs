@@ -20,7 +20,7 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 pub const ETCD_VERSIONS: [&str; 4] = ["3.4", "3.5", "3.6", "3.7"];
 
 /// Old releases at hand, for what only such ones do.
-pub const OLD_ETCD_RELEASES: [&str; 2] = ["3.5.16", "3.6.4"];
+pub const OLD_ETCD_RELEASES: [&str; 8] = ["3.4.38", "3.4.42", "3.5.16", "3.5.28", "3.6.0", "3.6.4", "3.6.9", "3.7.0"];
 
 /// A server binary and which one it is.
 pub struct Etcd {

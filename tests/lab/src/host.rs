@@ -54,7 +54,7 @@ impl Kind {
     }
 
     /// Files take what is written to them, so a large disk costs nothing until it is used.
-    fn disk_size(self) -> &'static str {
+    pub(crate) fn disk_size(self) -> &'static str {
         match self {
             Self::Fast => "512M",
             Self::Hypervisor => "20G",
@@ -116,11 +116,16 @@ impl Host {
 
     /// Writes down what the host is and makes its disks; nothing runs yet.
     pub(crate) fn create(&self) -> Result<()> {
+        self.create_with(self.record.kind.disk_size())
+    }
+
+    /// The same, with a data disk of this size.
+    pub(crate) fn create_with(&self, disk_size: &str) -> Result<()> {
         let folder = self.folder();
         fs::create_dir_all(folder.join("work"))?;
         self.write_system()?;
         let disk = folder.join("disk.img");
-        run(command("truncate", ["--size", self.record.kind.disk_size()]).arg(&disk))?;
+        run(command("truncate", ["--size", disk_size]).arg(&disk))?;
         run(command("mkfs.ext4", ["-q", "-J", "size=4", "-E", "lazy_itable_init=1"]).arg(&disk))?;
         // Last, so that a half-made host is none.
         replace_file(&folder.join("host.json"), &serde_json::to_vec_pretty(&self.record)?)

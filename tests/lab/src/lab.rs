@@ -151,13 +151,18 @@ impl Lab {
     /// Starts new hosts, for a test, that are gone when the answer is dropped. They share nothing with others but the
     /// switch. Their addresses come one after the other.
     pub fn borrow(&self, kind: Kind, count: usize) -> Result<Vec<Borrowed>> {
-        let borrowed = self.reserve(kind, count)?;
+        self.borrow_with_disks(kind, count, kind.disk_size())
+    }
+
+    /// The same, with data disks of this size, such as `8G`.
+    pub fn borrow_with_disks(&self, kind: Kind, count: usize, disk_size: &str) -> Result<Vec<Borrowed>> {
+        let borrowed = self.reserve(kind, count, disk_size)?;
         start_all(&borrowed.iter().map(|host| &host.0).collect::<Vec<_>>())?;
         Ok(borrowed)
     }
 
     /// Takes numbers that no other host has, in a row.
-    fn reserve(&self, kind: Kind, count: usize) -> Result<Vec<Borrowed>> {
+    fn reserve(&self, kind: Kind, count: usize, disk_size: &str) -> Result<Vec<Borrowed>> {
         let _lock = lock(&self.folder)?;
         let taken: Vec<u8> = self.hosts()?.iter().map(|host| host.record.number).collect();
         let kept = self.kept_numbers()?;
@@ -165,15 +170,15 @@ impl Lab {
         let free = || numbers.windows(count).filter(|row| row.iter().all(|number| !taken.contains(number)));
         let free = free().min_by_key(|row| row.iter().filter(|number| kept.contains(number)).count());
         let free = free.context("there are too many hosts in the lab")?;
-        free.iter().map(|number| self.create(kind, *number).map(Borrowed)).collect()
+        free.iter().map(|number| self.create(kind, *number, disk_size).map(Borrowed)).collect()
     }
 
-    fn create(&self, kind: Kind, number: u8) -> Result<Host> {
+    fn create(&self, kind: Kind, number: u8, disk_size: &str) -> Result<Host> {
         let zone = ZONES[usize::from(number) % ZONES.len()].to_owned();
         let prefix = if kind == Kind::Hypervisor { "h" } else { "n" };
         let record = Record { kind, number, zone, temporary: true };
         let host = Host { lab: self.clone(), name: format!("{prefix}{number}"), record };
-        host.create()?;
+        host.create_with(disk_size)?;
         Ok(host)
     }
 

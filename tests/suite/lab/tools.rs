@@ -39,7 +39,10 @@ fn every_server_takes_the_settings_that_are_known_of_it_and_no_others() {
 #[test]
 fn an_unknown_version_is_refused_with_those_at_hand() {
     let error = etcd("2.3").err().unwrap().to_string();
-    assert_eq!(error, "the lab has no etcd 2.3; it has 3.4, 3.5, 3.6, 3.7, 3.5.16, 3.6.4");
+    assert_eq!(
+        error,
+        "the lab has no etcd 2.3; it has 3.4, 3.5, 3.6, 3.7, 3.4.38, 3.4.42, 3.5.16, 3.5.28, 3.6.0, 3.6.4, 3.6.9, 3.7.0"
+    );
 }
 
 #[test]
