@@ -131,6 +131,11 @@ impl Fault {
         self.kills_operator() || others.contains(&self)
     }
 
+    /// Whether it needs a disk that has nothing but data on it: the root file system is this machine's.
+    pub fn needs_own_disk(self) -> bool {
+        matches!(self, Self::DiskHangs | Self::DiskFull)
+    }
+
     /// Whether it passes by itself.
     pub fn passes(self) -> bool {
         matches!(self, Self::ServerKilled | Self::Reboot)
@@ -207,8 +212,9 @@ impl Fault {
                 drop(host.run(&["systemctl", "start", "--no-block", "etcd"]));
             }
             Self::DiskLost => {
-                let lose = "systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf /var/lib/etcd/data/*";
-                drop(host.run(&["sh", "-c", lose]));
+                let data = member.data_dir;
+                let lose = format!("systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf {data}/*");
+                drop(host.run(&["sh", "-c", &lose]));
             }
             Self::DiskFull => host.fill(DISK)?,
             Self::OperatorDiesBefore
@@ -250,7 +256,8 @@ impl Fault {
             }
             Self::ServerStopped => {
                 // A person who stopped it starts it again; one that is being replaced has nothing to start.
-                drop(host.run(&["sh", "-c", "[ ! -d /var/lib/etcd/data/member ] || systemctl start --no-block etcd"]));
+                let start = format!("[ ! -d {}/member ] || systemctl start --no-block etcd", member.data_dir);
+                drop(host.run(&["sh", "-c", &start]));
             }
             _ => {}
         }
@@ -260,7 +267,7 @@ impl Fault {
     }
 }
 
-/// The disk that the data is on.
+/// Where the disk is mounted that the data is on, if it has one of its own.
 const DISK: &str = "/var/lib/etcd";
 const DATABASE: &str = "/var/lib/etcd/data/member/snap/db";
 /// In so many pages of it bits are flipped. Many are free, and what is in them does not matter.

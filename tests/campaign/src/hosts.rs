@@ -10,7 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use etcdrun_lab::{Host, Lab, etcd};
 
-use crate::row::{Addresses, Row, SSH_PORT, SUDO_PASSWORD, Shell, Ssh};
+use crate::row::{Addresses, DATA_DEVICE, Disk, Row, SSH_PORT, SUDO_PASSWORD, Shell, Ssh};
+
+/// The domain of members that are found by its records.
+pub const DOMAIN: &str = "prod.test";
+/// Where hosts have mounted their disk.
+const MOUNT: &str = "/var/lib/etcd";
 
 /// Where a host is reached in a row.
 pub fn address(row: &Row, host: &Host) -> IpAddr {
@@ -78,6 +83,12 @@ fn at_boot(host: &Host, name: &str, script: &str) -> Result<()> {
 }
 
 pub fn prepare(row: &Row, lab: &Lab, host: &Host) -> Result<()> {
+    if row.disk == Disk::Device {
+        // There is no udev, and systemd mounts no devices in a container.
+        let device = format!("[ -e {DATA_DEVICE} ] || mknod {DATA_DEVICE} b $(mountpoint -d {MOUNT} | tr : ' ')");
+        let mount = format!("umount {MOUNT}\n! grep -q '^{DATA_DEVICE} ' /etc/fstab || mount {MOUNT}");
+        at_boot(host, "disk", &format!("{device}\n{mount}"))?;
+    }
     let mut script = String::from("set -eu\n");
     match row.shell {
         Shell::Both => {}
@@ -110,6 +121,29 @@ pub fn prepare(row: &Row, lab: &Lab, host: &Host) -> Result<()> {
         }
     }
     host.run(&["bash", "-c", &script]).map(drop)
+}
+
+/// A name server for the members of a cluster; its domain knows them as `DOMAIN`, which is also what others must be told.
+pub fn start_names(server: &Host, row: &Row, members: &[&Host]) -> Result<()> {
+    let listen = format!("--listen-address={}", server.address());
+    let start = ["systemd-run", "--unit=names", "dnsmasq", "--keep-in-foreground", "--no-hosts", "--no-resolv"];
+    let records = members.iter().flat_map(|host| {
+        let (name, port) = (host.name(), row.peer_port());
+        let record = format!("--host-record={name}.{DOMAIN},{}", address(row, host));
+        [record, format!("--srv-host=_etcd-server-ssl._tcp.{DOMAIN},{name}.{DOMAIN},{port}")]
+    });
+    let records: Vec<String> = records.collect();
+    let records: Vec<&str> = records.iter().map(String::as_str).collect();
+    server.run(&[&start[..], &["--conf-file=/dev/null", "--bind-interfaces", &listen], &records].concat())?;
+    let listens = format!(
+        "for _ in $(seq 100); do ss -lun | grep -qF '{}:53 ' && exit; sleep 0.1; done; exit 1",
+        server.address()
+    );
+    server.run(&["sh", "-c", &listens]).context("the name server does not listen")?;
+    for host in members {
+        fs::write(host.path("/etc/resolv.conf")?, format!("nameserver {}\n", server.address()))?;
+    }
+    Ok(())
 }
 
 /// Starts a service for discovery on a host, as etcd's own was, for so many members. Its URL.

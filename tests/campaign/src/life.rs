@@ -24,7 +24,7 @@ use crate::{
     operation::{Kind, Operation},
     operator::{Program, Running, Said},
     record::{self, Happened, Line, Step},
-    row::{ROOT_PASSWORD, Row, USER_PASSWORD},
+    row::{Disk, ROOT_PASSWORD, Row, USER_PASSWORD},
     site::{Member, Site},
     state_disk::StateDisk,
     world::Meanwhile,
@@ -153,7 +153,7 @@ impl<'a> Life<'a> {
         hosts::cut_operator(&lab, &[])?;
         let mut site = Site::new(row, &folder.join("operator"), program, lab)?;
         let disk = StateDisk::new(&site.operator.path(".etcdrun"))?;
-        site.operator.must(&["playbook", "site.yaml"])?;
+        site.form()?;
         let judge = Judge::start(site.as_user()?, Settings { seed, ..Settings::default() }, &folder.join("judge"))?;
         let mut life = Self {
             seed,
@@ -306,7 +306,8 @@ impl<'a> Life<'a> {
                 Fault::SplitOperators => members.len() < 3 || matches!(operation.kind, Kind::Move | Kind::Add),
                 _ => false,
             };
-            if is_alone || is_second || loses_too_much || cannot_be || victims.is_empty() {
+            let is_everywhere = fault.needs_own_disk() && self.site.row.disk == Disk::Root;
+            if is_alone || is_second || is_everywhere || loses_too_much || cannot_be || victims.is_empty() {
                 continue;
             }
             let member = victims[self.choice.below(victims.len())].clone();

@@ -5,6 +5,7 @@
 //!                            └── Judge (tests/judge): clients all the time ── verdict at the end of the life
 //! ```
 
+mod adopted;
 mod authority;
 mod choice;
 mod clock;
@@ -40,7 +41,7 @@ use life::Life;
 use operation::Kind;
 use operator::Program;
 use record::Line;
-use row::{Addresses, Auth, Ca, Data, Discovery, Log, Ports, Row, Shell, Ssh};
+use row::{Addresses, Auth, Ca, Data, Discovery, Disk, Log, Origin, Patch, Ports, Row, Shell, Ssh};
 
 /// Random operations on random clusters, with faults, under the eyes of a judge.
 #[derive(Parser)]
@@ -224,11 +225,25 @@ fn row_of(choice: &mut Choice) -> Row {
         ca: *choice.one_of(&[Ca::Made, Ca::Made, Ca::Brought, Ca::Command]),
         shell: *choice.one_of(&[Shell::Both, Shell::Bash, Shell::Dash, Shell::Busybox]),
         data: *choice.one_of(&[Data::Small, Data::Small, Data::Small, Data::Large]),
-        discovery: Discovery::Inventory,
+        ..Row::default()
     };
     // A service for discovery is for etcd up to 3.6, and with authentication 3.4 is not upgraded.
     if row.version == "3.4" && row.auth != Auth::Off {
         row.discovery = *choice.one_of(&[Discovery::Inventory, Discovery::Url]);
+    }
+    // What came later is drawn later, so that a seed still means what it meant.
+    row.patch =
+        *choice.one_of(&[Patch::Newest, Patch::Newest, Patch::Newest, Patch::Newest, Patch::Old, Patch::Strict]);
+    if Row::release_of(&row.version, row.patch).is_none() {
+        row.patch = Patch::Newest;
+    }
+    row.disk = *choice.one_of(&[Disk::Mounted, Disk::Mounted, Disk::Mounted, Disk::Root, Disk::Device]);
+    match choice.below(8) {
+        0 if row.discovery == Discovery::Inventory => row.discovery = Discovery::Srv,
+        1 if row.discovery == Discovery::Inventory && row.ca != Ca::Made && row.disk != Disk::Device => {
+            row.origin = Origin::Adopted;
+        }
+        _ => {}
     }
     row
 }

@@ -13,7 +13,7 @@ use crate::{
     operation::Kind,
     operator::Program,
     record::{self, Line},
-    row::{Addresses, Auth, Ca, Data, Discovery, Log, Ports, Row, Shell, Ssh},
+    row::{Addresses, Auth, Ca, Data, Discovery, Disk, Log, Origin, Patch, Ports, Row, Shell, Ssh},
 };
 
 const MEMBERS: [usize; 4] = [1, 2, 3, 5];
@@ -25,10 +25,13 @@ const SSHS: [Ssh; 4] = [Ssh::Root, Ssh::Sudo, Ssh::Port, Ssh::Jump];
 const CAS: [Ca; 3] = [Ca::Made, Ca::Brought, Ca::Command];
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Dash, Shell::Busybox];
 const DATA: [Data; 2] = [Data::Small, Data::Large];
-const DISCOVERIES: [Discovery; 2] = [Discovery::Inventory, Discovery::Url];
+const DISCOVERIES: [Discovery; 3] = [Discovery::Inventory, Discovery::Url, Discovery::Srv];
+const PATCHES: [Patch; 3] = [Patch::Newest, Patch::Old, Patch::Strict];
+const DISKS: [Disk; 3] = [Disk::Mounted, Disk::Root, Disk::Device];
+const ORIGINS: [Origin; 2] = [Origin::Made, Origin::Adopted];
 
 /// How many values each dimension has, in the order of `row_of`.
-const SIZES: [usize; 11] = [
+const SIZES: [usize; 14] = [
     ETCD_VERSIONS.len(),
     MEMBERS.len(),
     AUTHS.len(),
@@ -40,7 +43,11 @@ const SIZES: [usize; 11] = [
     SHELLS.len(),
     DATA.len(),
     DISCOVERIES.len(),
+    PATCHES.len(),
+    DISKS.len(),
+    ORIGINS.len(),
 ];
+const VERSION: usize = 0;
 /// How many arrays are made, of which the shortest is taken; and how many rows are tried for each row of one.
 const ARRAYS: u64 = 40;
 const CANDIDATES: usize = 20;
@@ -52,7 +59,14 @@ type Value = (usize, usize);
 pub fn rows() -> Vec<Row> {
     let arrays = (0..ARRAYS).map(|seed| array(&mut Choice::new(seed)));
     let shortest = arrays.min_by_key(Vec::len).unwrap_or_default();
-    shortest.iter().map(|values| row_of(values)).collect()
+    shortest.iter().map(|values| row_of(values)).chain(huge()).collect()
+}
+
+/// Rows with much data, which are too slow for more of them.
+fn huge() -> [Row; 2] {
+    let row = Row { version: "3.5".to_owned(), data: Data::Huge, ..Row::default() };
+    let other = Row { log: Log::Short, auth: Auth::Password, disk: Disk::Root, ..row.clone() };
+    [row, Row { version: "3.6".to_owned(), ..other }]
 }
 
 fn row_of(values: &[usize]) -> Row {
@@ -68,13 +82,26 @@ fn row_of(values: &[usize]) -> Row {
         shell: SHELLS[values[8]],
         data: DATA[values[9]],
         discovery: DISCOVERIES[values[10]],
+        patch: PATCHES[values[11]],
+        disk: DISKS[values[12]],
+        origin: ORIGINS[values[13]],
     }
 }
 
-/// Whether a cluster can have both. A service for discovery is for etcd up to 3.6, and the next upgrade must not lead beyond that.
+/// Whether a cluster can have both. For each dimension there is a value that goes with all others, so that a row can always be completed.
 fn go_together(one: Value, other: Value) -> bool {
-    let is_pair = |version: Value, discovery: Value| version.0 == 0 && version.1 >= 2 && discovery == (10, 1);
-    !is_pair(one, other) && !is_pair(other, one)
+    let (one, other) = (one.min(other), one.max(other));
+    let is = |value: Value, dimension: usize, number: usize| value == (dimension, number);
+    match one.0 {
+        // A service for discovery is for etcd up to 3.6, and the next upgrade must not lead beyond that.
+        VERSION if is(other, 10, 1) => one.1 < 2,
+        VERSION if other.0 == 11 => Row::release_of(ETCD_VERSIONS[one.1], PATCHES[other.1]).is_some(),
+        // What was made by hand has a CA of its own, and members that were listed; and it has mounted its disk.
+        7 if is(other, 13, 1) => CAS[one.1] != Ca::Made,
+        10 if is(other, 13, 1) => DISCOVERIES[one.1] == Discovery::Inventory,
+        12 if is(other, 13, 1) => DISKS[one.1] != Disk::Device,
+        _ => true,
+    }
 }
 
 /// All pairs that rows have to cover.
@@ -227,12 +254,17 @@ mod tests {
                 number(SHELLS.iter().position(|it| *it == row.shell)),
                 number(DATA.iter().position(|it| *it == row.data)),
                 number(DISCOVERIES.iter().position(|it| *it == row.discovery)),
+                number(PATCHES.iter().position(|it| *it == row.patch)),
+                number(DISKS.iter().position(|it| *it == row.disk)),
+                number(ORIGINS.iter().position(|it| *it == row.origin)),
             ]
         };
-        let seen: BTreeSet<_> = rows.iter().flat_map(|row| covered(&place(row)).collect::<Vec<_>>()).collect();
+        let (array, huge) = rows.split_at(rows.len() - 2);
+        assert!(huge.iter().all(|row| row.data == Data::Huge && row.members == 3));
+        let seen: BTreeSet<_> = array.iter().flat_map(|row| covered(&place(row)).collect::<Vec<_>>()).collect();
         assert_eq!(seen, pairs(), "all that go together, and none that do not");
         // Versions and members alone take 16.
-        assert!((16..=20).contains(&rows.len()), "{} rows", rows.len());
+        assert!((18..=24).contains(&rows.len()), "{} rows", rows.len());
         assert_eq!(rows, super::rows(), "the same each time");
     }
 

@@ -250,15 +250,22 @@ fn other_quota(inventory: &str) -> Result<(String, String)> {
     Ok((format!("{line}\n"), format!("      quota: {other}\n")))
 }
 
-/// The next minor version, up or down. Down goes from 3.6 on, since etcd can.
+/// The next minor version, up or down, or the newest release of the same one if the next cannot be had. Down goes from 3.6 on, since etcd
+/// can, and from a new release, since old ones have faults there.
 fn other_version(site: &Site, up: bool) -> Option<&'static str> {
-    let at = ETCD_VERSIONS.iter().position(|version| *version == site.version)?;
-    // With authentication, etcd cannot go from 3.4 to 3.5 by a rollout (the rule `auth-3.4`).
-    if at == 0 && site.row.auth != Auth::Off {
-        return None;
+    let at = ETCD_VERSIONS.iter().position(|minor| minor_of(&site.version) == *minor)?;
+    let is_old = site.version != ETCD_VERSIONS[at];
+    if !up {
+        return ETCD_VERSIONS.get(at.checked_sub(1).filter(|_| at >= 2 && !is_old)?).copied();
     }
-    let to = if up { at + 1 } else { at.checked_sub(1).filter(|_| at >= 2)? };
-    ETCD_VERSIONS.get(to).copied()
+    // With authentication, etcd cannot go from 3.4 to 3.5 by a rollout (the rule `auth-3.4`).
+    let next = ETCD_VERSIONS.get(at + 1).filter(|_| at > 0 || site.row.auth == Auth::Off);
+    next.or_else(|| ETCD_VERSIONS.get(at).filter(|_| is_old)).copied()
+}
+
+/// The minor version of a release.
+fn minor_of(release: &str) -> &str {
+    release.match_indices('.').nth(1).map_or(release, |(at, _)| &release[..at])
 }
 
 /// A name that no member has.

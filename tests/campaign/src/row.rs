@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 /// The password of root, where there are passwords. Like all others it must never be seen in an output.
@@ -13,6 +14,8 @@ pub const SUDO_PASSWORD: &str = "sudo-and-user-of-the-campaign";
 pub const USER: &str = "judge";
 /// Where a host's sshd listens if that is not the usual port.
 pub const SSH_PORT: u16 = 2222;
+/// The disk that etcdrun mounts, where it does.
+pub const DATA_DEVICE: &str = "/dev/etcd-data";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -91,6 +94,8 @@ pub enum Data {
     Small,
     /// Some megabytes, so that a snapshot takes more than a moment.
     Large,
+    /// A gigabyte.
+    Huge,
 }
 
 /// How members find each other when the cluster is formed.
@@ -101,6 +106,43 @@ pub enum Discovery {
     Inventory,
     /// By a service.
     Url,
+    /// By the records of a domain.
+    Srv,
+}
+
+/// Which release of the minor version it begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Patch {
+    #[default]
+    Newest,
+    /// The oldest one that can be had.
+    Old,
+    /// The one that lets only root list members.
+    Strict,
+}
+
+/// What the data is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disk {
+    /// A disk of its own, which the host has mounted.
+    #[default]
+    Mounted,
+    /// The root file system.
+    Root,
+    /// A disk of its own, which etcdrun mounts.
+    Device,
+}
+
+/// Who has made the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    #[default]
+    Made,
+    /// A person, by hand; etcdrun has adopted it.
+    Adopted,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -123,6 +165,12 @@ pub struct Row {
     pub data: Data,
     #[serde(default)]
     pub discovery: Discovery,
+    #[serde(default)]
+    pub patch: Patch,
+    #[serde(default)]
+    pub disk: Disk,
+    #[serde(default)]
+    pub origin: Origin,
 }
 
 impl Default for Row {
@@ -139,11 +187,44 @@ impl Default for Row {
             shell: Shell::default(),
             data: Data::default(),
             discovery: Discovery::default(),
+            patch: Patch::default(),
+            disk: Disk::default(),
+            origin: Origin::default(),
         }
     }
 }
 
 impl Row {
+    /// The release that it begins with, as the lab calls it. Nothing if there is none such.
+    pub fn release_of(minor: &str, patch: Patch) -> Option<&'static str> {
+        Some(match (minor, patch) {
+            ("3.4", Patch::Newest) => "3.4",
+            ("3.4", Patch::Old) => "3.4.38",
+            ("3.4", Patch::Strict) => "3.4.42",
+            ("3.5", Patch::Newest) => "3.5",
+            ("3.5", Patch::Old) => "3.5.16",
+            ("3.5", Patch::Strict) => "3.5.28",
+            ("3.6", Patch::Newest) => "3.6",
+            ("3.6", Patch::Old) => "3.6.0",
+            ("3.6", Patch::Strict) => "3.6.9",
+            ("3.7", Patch::Newest) => "3.7",
+            ("3.7", Patch::Old) => "3.7.0",
+            _ => return None,
+        })
+    }
+
+    pub fn release(&self) -> Result<&'static str> {
+        let Self { version, patch, .. } = self;
+        Self::release_of(version, *patch).with_context(|| format!("there is no {patch:?} release of {version}"))
+    }
+
+    pub fn data_dir(&self) -> &'static str {
+        match self.disk {
+            Disk::Mounted | Disk::Device => "/var/lib/etcd/data",
+            Disk::Root => "/srv/etcd/data",
+        }
+    }
+
     pub fn client_port(&self) -> u16 {
         match self.ports {
             Ports::Usual => 2379,
@@ -180,28 +261,37 @@ impl Row {
         if !settings.is_empty() {
             let _ = writeln!(text, "      settings: {{ {} }}", settings.join(", "));
         }
+        match self.disk {
+            Disk::Mounted => {}
+            Disk::Root => text += &format!("      data_dir: {}\n", self.data_dir()),
+            Disk::Device => text += &format!("      data_device: {DATA_DEVICE}\n"),
+        }
+        text + &self.auth_section(password_changes)
+    }
+
+    /// What the cluster says of its users.
+    pub fn auth_section(&self, password_changes: u32) -> String {
         let roles = format!("roles: {{ {USER}: {{ permissions: [{{ prefix: /judge/ }}] }} }}");
         let root_password = Self::password(ROOT_PASSWORD, password_changes);
         let user_password = Self::password(USER_PASSWORD, password_changes);
-        let _ = match self.auth {
-            Auth::Off => writeln!(text, "    auth: {{ enabled: false }}"),
-            Auth::Certificate => writeln!(text, "    auth: {{ {roles}, users: {{ {USER}: {{ roles: [{USER}] }} }} }}"),
-            Auth::Password => writeln!(
-                text,
-                "    auth: {{ method: password, root_password: {root_password}, {roles}, users: {{ {USER}: {{ roles: [{USER}], password: {user_password} }} }} }}"
+        match self.auth {
+            Auth::Off => "    auth: { enabled: false }\n".to_owned(),
+            Auth::Certificate => format!("    auth: {{ {roles}, users: {{ {USER}: {{ roles: [{USER}] }} }} }}\n"),
+            Auth::Password => format!(
+                "    auth: {{ method: password, root_password: {root_password}, {roles}, users: {{ {USER}: {{ roles: [{USER}], password: {user_password} }} }} }}\n"
             ),
-        };
-        text
+        }
     }
 }
 
 impl std::fmt::Display for Row {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { version, members, auth, ports, log, addresses, ssh, ca, shell, data, discovery } = self;
+        let Self { members, auth, ports, log, addresses, ssh, ca, shell, data, discovery, disk, origin, .. } = self;
+        let version = self.release().unwrap_or(&self.version);
         write!(
             formatter,
             "etcd {version}, {members} members, auth {auth:?}, ports {ports:?}, log {log:?}, addresses {addresses:?}, ssh {ssh:?}, \
-             CA {ca:?}, shell {shell:?}, data {data:?}, discovery {discovery:?}"
+             CA {ca:?}, shell {shell:?}, data {data:?}, discovery {discovery:?}, disk {disk:?}, origin {origin:?}"
         )
     }
 }

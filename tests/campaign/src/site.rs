@@ -16,9 +16,12 @@ use etcdrun_judge::{Cluster, Endpoint, Login, Tls};
 use etcdrun_lab::{Borrowed, ETCD_VERSIONS, Host, Kind, Lab, etcd, etcd_tools, write_inventory};
 
 use crate::{
-    authority, hosts,
+    adopted, authority,
+    hosts::{self, DOMAIN},
     operator::{Operator, Program},
-    row::{Auth, Ca, Discovery, ROOT_PASSWORD, Row, SSH_PORT, SUDO_PASSWORD, Ssh, USER, USER_PASSWORD},
+    row::{
+        Auth, Ca, Data, Discovery, Origin, Patch, ROOT_PASSWORD, Row, SSH_PORT, SUDO_PASSWORD, Ssh, USER, USER_PASSWORD,
+    },
 };
 
 /// The cluster's name.
@@ -31,6 +34,9 @@ pub const COPY_INVENTORY: &str = "copy.yaml";
 const SPARE: usize = 1;
 /// What is written where there shall be some data: so many values of so many bytes, twice as many in hexadecimal.
 const VALUES: usize = 24;
+const MANY_VALUES: usize = 1024;
+/// How large a disk must be for those. A member that is restored has the data twice for a while, and the log.
+const LARGE_DISK: &str = "8G";
 const VALUE: usize = 500_000;
 
 pub struct Site {
@@ -38,10 +44,10 @@ pub struct Site {
     pub lab: Lab,
     pub hosts: Vec<Borrowed>,
     pub operator: Operator,
-    /// The minor version that the inventory wants.
+    /// The release that the inventory wants, as the lab calls it.
     pub version: String,
-    /// The jump host, and the service for discovery.
-    _helper: Option<Borrowed>,
+    /// The jump host, and the services for discovery.
+    _helpers: [Option<Borrowed>; 2],
     /// How often the passwords were changed.
     password_changes: u32,
     /// The number of the CA that the inventory names, where it names one.
@@ -55,14 +61,24 @@ pub struct Site {
 pub struct Member {
     pub name: String,
     pub host: Host,
+    pub data_dir: &'static str,
 }
 
 impl Site {
     /// Hosts, and an inventory of them; nothing is played.
     pub fn new(row: &Row, folder: &Path, program: &Program, lab: Lab) -> Result<Self> {
         let has_helper = row.ssh == Ssh::Jump || row.discovery == Discovery::Url;
-        let mut hosts = lab.borrow(Kind::Fast, row.members + SPARE + usize::from(has_helper))?;
-        let operator = Operator::new(folder, program)?;
+        let count = row.members + SPARE + usize::from(has_helper);
+        let mut hosts = match row.data {
+            Data::Huge => lab.borrow_with_disks(Kind::Fast, count, LARGE_DISK)?,
+            Data::Small | Data::Large => lab.borrow(Kind::Fast, count)?,
+        };
+        // Only hypervisors have the program for it.
+        let names = match row.discovery {
+            Discovery::Srv => lab.borrow(Kind::Hypervisor, 1)?.pop(),
+            _ => None,
+        };
+        let mut operator = Operator::new(folder, program)?;
         let named: Vec<Host> = hosts.iter().map(|host| (**host).clone()).collect();
         let helper = if has_helper { hosts.pop() } else { None };
         hosts::prepare_operator(row, &lab)?;
@@ -81,35 +97,71 @@ impl Site {
             text += &format!("hosts:\n  jump: {{ address: {}, ssh: {{ jump: none }} }}\n", helper.address());
         }
         text += "etcd_releases:\n";
-        for minor in ETCD_VERSIONS {
-            let server = etcd(minor)?;
+        let release = row.release()?;
+        for known in ETCD_VERSIONS.iter().chain(Some(&release).filter(|_| row.patch != Patch::Newest)) {
+            let server = etcd(known)?;
             let (version, file, sum) = (server.version, server.path.display(), sum_of(&server.path)?);
             text += &format!("  {version}: {{ file: {file}, sha256: {sum} }}\n");
         }
-        let mut sections = row.sections(&etcd(&row.version)?.version, 0);
-        if let Some(helper) = helper.as_ref().filter(|_| row.discovery == Discovery::Url) {
-            let url = hosts::start_discovery(helper, row.members)?;
-            sections = sections.replacen("etcd:\n", &format!("etcd:\n      discovery: {{ url: \"{url}\" }}\n"), 1);
+        if row.origin == Origin::Adopted {
+            adopted::make(row, &hosts[..row.members], &mut operator, &text)?;
+        } else {
+            let sections = Self::sections(row, &operator, &hosts, [&helper, &names])?;
+            let entry =
+                |host: &Borrowed| format!("      {}: {{ address: \"{}\" }}\n", host.name(), hosts::address(row, host));
+            let members: String = hosts.iter().take(row.members).map(entry).collect();
+            text += &format!("clusters:\n  {CLUSTER}:\n{sections}    members:\n{members}");
+            operator.write("inventory.yaml", &text)?;
         }
-        if row.ca != Ca::Made {
-            sections += &format!("    tls: {{ ca: {{ {} }} }}\n", authority::make(&operator, row.ca, 1)?);
-        }
-        let entry =
-            |host: &Borrowed| format!("      {}: {{ address: \"{}\" }}\n", host.name(), hosts::address(row, host));
-        let members: String = hosts.iter().take(row.members).map(entry).collect();
-        text += &format!("clusters:\n  {CLUSTER}:\n{sections}    members:\n{members}");
-        operator.write("inventory.yaml", &text)?;
         Ok(Self {
             row: row.clone(),
             lab,
             hosts,
             operator,
-            version: row.version.clone(),
-            _helper: helper,
+            version: release.to_owned(),
+            _helpers: [helper, names],
             password_changes: 0,
             ca: 1,
             credentials: HashMap::new(),
         })
+    }
+
+    /// Creates the cluster, or takes over the one that was adopted.
+    pub fn form(&mut self) -> Result<()> {
+        let is_adopted = self.row.origin == Origin::Adopted;
+        let outage: &[&str] =
+            if is_adopted && self.row.members < 3 { &["-e", "rollout_allow_outage=true"] } else { &[] };
+        self.operator.must(&[&["playbook", "site.yaml"], outage].concat())?;
+        if is_adopted {
+            let output = (self.etcdctl()?)().args(["get", "--print-value-only", adopted::KEY]).output()?;
+            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            ensure!(said.trim() == adopted::VALUE, "what the adopted cluster had is gone; etcdctl says: {said}");
+        }
+        Ok(())
+    }
+
+    /// What the inventory says of the cluster before its members.
+    fn sections(row: &Row, operator: &Operator, hosts: &[Borrowed], helpers: [&Option<Borrowed>; 2]) -> Result<String> {
+        let [helper, names] = helpers;
+        let mut sections = row.sections(&etcd(row.release()?)?.version, 0);
+        if let Some(helper) = helper.as_ref().filter(|_| row.discovery == Discovery::Url) {
+            let url = hosts::start_discovery(helper, row.members)?;
+            sections = sections.replacen("etcd:\n", &format!("etcd:\n      discovery: {{ url: \"{url}\" }}\n"), 1);
+        }
+        let mut tls = Vec::new();
+        if let Some(server) = names {
+            let members: Vec<&Host> = hosts.iter().take(row.members).map(|host| &**host).collect();
+            hosts::start_names(server, row, &members)?;
+            sections = sections.replacen("etcd:\n", &format!("etcd:\n      discovery: {{ dns_srv: {DOMAIN} }}\n"), 1);
+            tls.push(format!("names: [\"*.{DOMAIN}\"]"));
+        }
+        if row.ca != Ca::Made {
+            tls.push(format!("ca: {{ {} }}", authority::make(operator, row.ca, 1)?));
+        }
+        if !tls.is_empty() {
+            sections += &format!("    tls: {{ {} }}\n", tls.join(", "));
+        }
+        Ok(sections)
     }
 
     /// Where a host is reached.
@@ -126,7 +178,7 @@ impl Site {
             let address = vars["ansible_host"].as_str().unwrap_or_default();
             let host = self.hosts.iter().find(|host| self.address(host).to_string() == address);
             let host = host.with_context(|| format!("{name} has the address {address}, which no host has"))?;
-            members.push(Member { name: name.clone(), host: (**host).clone() });
+            members.push(Member { name: name.clone(), host: (**host).clone(), data_dir: self.row.data_dir() });
         }
         members.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(members)
@@ -243,32 +295,47 @@ impl Site {
     /// Deletes what operations have moved aside, as a person does who is sure: the disks are small.
     pub fn tidy(&self) {
         for host in &self.hosts {
-            drop(host.run(&["sh", "-c", "rm -rf /var/lib/etcd/data.*"]));
+            drop(host.run(&["sh", "-c", &format!("rm -rf {}.*", self.row.data_dir())]));
         }
     }
 
-    /// Writes some data beside that of the judge.
-    pub fn fill(&mut self) -> Result<()> {
+    /// Starts etcdctl as root, as often as wanted.
+    fn etcdctl(&mut self) -> Result<impl Fn() -> Command + use<>> {
         let root = self.as_root()?;
         let (tls, endpoint) = (root.tls.context("there is no TLS")?, root.endpoints.first().context("no members")?);
         let url = format!("https://{}:{}", url_host(endpoint.ip), endpoint.port);
         self.operator.write("ca.pem", &tls.ca_pem)?;
-        for number in 0..VALUES {
-            let mut command = Command::new(etcd_tools()?.join("etcdctl"));
-            command.env("ETCDCTL_API", "3").args(["--endpoints", &url, "--cacert"]);
-            command.arg(self.operator.path("ca.pem"));
-            if let Some(login) = &root.login {
-                command.args(["--user", &format!("{}:{}", login.user, login.password)]);
-            } else {
-                command.arg("--cert").arg(self.operator.path("exported/root/root.crt"));
-                command.arg("--key").arg(self.operator.path("exported/root/root.key"));
-            }
+        let program = etcd_tools()?.join("etcdctl");
+        let path = |name: &str| self.operator.path(name).display().to_string();
+        let identity = match &root.login {
+            Some(login) => vec!["--user".to_owned(), format!("{}:{}", login.user, login.password)],
+            None => ["--cert", &path("exported/root/root.crt"), "--key", &path("exported/root/root.key")]
+                .map(str::to_owned)
+                .to_vec(),
+        };
+        let ca = path("ca.pem");
+        Ok(move || {
+            let mut command = Command::new(&program);
+            command.env("ETCDCTL_API", "3").args(["--endpoints", &url, "--cacert", &ca]).args(&identity);
+            command
+        })
+    }
+
+    /// Writes some data beside that of the judge.
+    pub fn fill(&mut self) -> Result<()> {
+        let etcdctl = self.etcdctl()?;
+        for number in 0..if self.row.data == Data::Huge { MANY_VALUES } else { VALUES } {
+            let mut command = etcdctl();
             command.args(["put", &format!("/filled/{number}")]).stdin(Stdio::piped()).stdout(Stdio::null());
             let mut child = command.spawn()?;
             let mut random = vec![0; VALUE];
             fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-            let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-            child.stdin.take().context("etcdctl has no stdin")?.write_all(text.as_bytes())?;
+            let digits: Vec<u8> = random
+                .iter()
+                .flat_map(|byte| [byte >> 4, byte & 15])
+                .map(|half| b"0123456789abcdef"[usize::from(half)])
+                .collect();
+            child.stdin.take().context("etcdctl has no stdin")?.write_all(&digits)?;
             ensure!(child.wait()?.success(), "etcdctl could not write");
         }
         Ok(())
@@ -369,7 +436,7 @@ fn known_hosts(row: &Row, named: &[Host], lines: &str) -> Result<String> {
     Ok(text)
 }
 
-fn url_host(address: IpAddr) -> String {
+pub fn url_host(address: IpAddr) -> String {
     match address {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -58,8 +58,8 @@ impl Meanwhile {
             Self::ServersStarted => {
                 for member in &members {
                     // One that has no data is not one that anybody would start.
-                    let start = "[ ! -d /var/lib/etcd/data/member ] || systemctl start --no-block etcd";
-                    drop(member.host.run(&["sh", "-c", start]));
+                    let start = format!("[ ! -d {}/member ] || systemctl start --no-block etcd", member.data_dir);
+                    drop(member.host.run(&["sh", "-c", &start]));
                 }
                 sleep(Duration::from_secs(3));
             }
