@@ -8,7 +8,7 @@ use etcdrun_lab::{Borrowed, Host, etcd, etcd_tools};
 use crate::{
     authority, hosts,
     operator::Operator,
-    row::{Ca, Log, Row, Ssh},
+    row::{Ca, Row, Ssh},
     site::{CLUSTER, url_host},
 };
 
@@ -131,8 +131,8 @@ fn install(row: &Row, operator: &Operator, host: &Host, members: &str) -> Result
          --quota-backend-bytes 2147483648",
         name(host)
     );
-    if row.log == Log::Short {
-        flags += " --snapshot-count 200";
+    for (name, value) in row.settings() {
+        flags += &format!(" --{name} {value}");
     }
     for whose in ["", "peer-"] {
         flags += &format!(

@@ -250,14 +250,7 @@ impl Row {
         if self.ports == Ports::Others {
             let _ = writeln!(text, "      client_port: {}\n      peer_port: {}", self.client_port(), self.peer_port());
         }
-        let mut settings = Vec::new();
-        if self.log == Log::Short {
-            settings.push("snapshot-count: 200");
-        }
-        if self.auth == Auth::Password {
-            // With the usual cost, servers do nothing else than check the passwords of clients that come back after a fault.
-            settings.push("bcrypt-cost: 4");
-        }
+        let settings: Vec<String> = self.settings().iter().map(|(name, value)| format!("{name}: {value}")).collect();
         if !settings.is_empty() {
             let _ = writeln!(text, "      settings: {{ {} }}", settings.join(", "));
         }
@@ -267,6 +260,19 @@ impl Row {
             Disk::Device => text += &format!("      data_device: {DATA_DEVICE}\n"),
         }
         text + &self.auth_section(password_changes)
+    }
+
+    /// Settings of etcd that etcdrun has no word for.
+    pub fn settings(&self) -> Vec<(&'static str, u32)> {
+        let mut settings = Vec::new();
+        if self.log == Log::Short {
+            settings.push(("snapshot-count", 200));
+        }
+        // On a busy machine a server that does nothing but check the passwords of clients that come back would never be done with it.
+        if self.auth == Auth::Password {
+            settings.push(("bcrypt-cost", 4));
+        }
+        settings
     }
 
     /// What the cluster says of its users.
