@@ -129,9 +129,13 @@ impl Site {
     /// Creates the cluster, or takes over the one that was adopted.
     pub fn form(&mut self) -> Result<()> {
         let is_adopted = self.row.origin == Origin::Adopted;
-        let outage: &[&str] =
-            if is_adopted && self.row.members < 3 { &["-e", "rollout_allow_outage=true"] } else { &[] };
-        self.operator.must(&[&["playbook", "site.yaml"], outage].concat())?;
+        if is_adopted && self.row.members < 3 {
+            // Refused, since a member has to restart. The refusal says what accepts that.
+            let said = self.operator.run(&["playbook", "site.yaml"])?;
+            ensure!(said.code == Some(3), "a restart of a small cluster was not refused:\n{}", said.text);
+            self.operator.must(&["playbook", "settings.yaml", "-l", CLUSTER, "-e", "rollout_allow_outage=true"])?;
+        }
+        self.operator.must(&["playbook", "site.yaml"])?;
         if is_adopted {
             let output = (self.etcdctl()?)().args(["get", "--print-value-only", adopted::KEY]).output()?;
             let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
