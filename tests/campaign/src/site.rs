@@ -133,7 +133,13 @@ impl Site {
             // Refused, since a member has to restart. The refusal says what accepts that.
             let said = self.operator.run(&["playbook", "site.yaml"])?;
             ensure!(said.code == Some(3), "a restart of a small cluster was not refused:\n{}", said.text);
-            self.operator.must(&["playbook", "settings.yaml", "-l", CLUSTER, "-e", "rollout_allow_outage=true"])?;
+            let consent = ["playbook", "settings.yaml", "-l", CLUSTER, "-e", "rollout_allow_outage=true"];
+            ensure!(
+                said.text.contains(&format!("to accept that, run `etcdrun {}`", consent.join(" "))),
+                "{}",
+                said.text
+            );
+            self.operator.must(&consent)?;
         }
         self.operator.must(&["playbook", "site.yaml"])?;
         if is_adopted {

@@ -250,13 +250,15 @@ impl Converge {
         }
         let (names, name) = (self.cluster.names(), self.module.name.as_str());
         let cluster = self.cluster.name.as_str();
-        let situation = Situation { cluster, target: Some(name), ..Situation::new(&names, now) };
+        // The playbook that came here may have no turns, so that `-e rollout_allow_outage=true` would mean nothing to it.
+        let command = format!("etcdrun playbook settings.yaml -l {cluster}");
+        let situation = Situation { cluster, command: &command, target: Some(name), ..Situation::new(&names, now) };
         let verdict = judge_restart(&situation);
         let lacks = verdict.against().any(|finding| finding.about_outage);
         match (verdict.holds(), lacks) {
             (true, _) => Ok(()),
             (false, true) => Err(ActionError::Refused(format!(
-                "{name} has to restart, and the cluster would lose quorum: {}\nTo accept the outage, run `etcdrun playbook settings.yaml -l {cluster} -e rollout_allow_outage=true`",
+                "{name} has to restart, and the cluster would lose quorum: {}\nTo accept the outage, run `{command} -e rollout_allow_outage=true`",
                 verdict.told(),
             ))),
             (false, false) => Err(ActionError::Refused(format!(
