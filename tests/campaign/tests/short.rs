@@ -31,11 +31,11 @@ mod lab {
 
     #[test]
     fn a_whole_life_of_the_matrix_keeps_all_promises() {
-        keeps_all_promises(&["--matrix", "--rows", "1"]);
+        keeps_all_promises(&["--matrix", "--rows", "13"]);
     }
 
     #[test]
     fn another_whole_life_of_the_matrix_keeps_all_promises() {
-        keeps_all_promises(&["--matrix", "--rows", "6"]);
+        keeps_all_promises(&["--matrix", "--rows", "10"]);
     }
 }
