@@ -64,7 +64,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 30] = [
+    /// Those that are drawn. `SplitOperators` was never tried, and is played only where it is named.
+    pub const ALL: [Self; 29] = [
         Self::OperatorDiesBefore,
         Self::OperatorDiesIn,
         Self::OperatorDiesUnsynced,
@@ -73,7 +74,6 @@ impl Fault {
         Self::OperatorSleeps,
         Self::OperatorCut,
         Self::SecondOperator,
-        Self::SplitOperators,
         Self::ClockBack,
         Self::OperatorDiskFull,
         Self::ServerKilled,
