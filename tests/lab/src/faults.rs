@@ -113,8 +113,8 @@ impl Host {
         self.corrupt_pages(path, 1)
     }
 
-    /// The same in so many pages of the file, as far as it has them. They are around its middle, one after the other; in every other
-    /// one it is the head of the page.
+    /// The same in so many pages of the file, as far as it has them: the first ones behind the four that a database begins with, since
+    /// the file of a small database is mostly room for more. In every other one it is the head of the page.
     pub fn corrupt_pages(&self, path: &str, pages: u64) -> Result<()> {
         let inside = self.path(path)?;
         let file = fs::File::options().read(true).write(true).open(&inside);
@@ -312,13 +312,13 @@ impl Lab {
     }
 }
 
-/// Where a file of this length is corrupted: in its middle, or in so many pages around that.
+/// Where a file of this length is corrupted: in its middle, or in so many pages behind the first four.
 fn corrupt_places(length: u64, pages: u64) -> Vec<u64> {
     if pages < 2 || length < 2 * PAGE {
         return vec![(length - length.min(CORRUPT)) / 2];
     }
     let pages = pages.min(length / PAGE);
-    let first = (length / PAGE - pages) / 2;
+    let first = (length / PAGE - pages).min(4);
     (0..pages).map(|page| (first + page) * PAGE + page % 2 * PAGE / 2).collect()
 }
 
@@ -344,10 +344,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_in_the_file_and_around_its_middle() {
+    fn places_are_in_the_file() {
         assert_eq!((corrupt_places(4, 1), corrupt_places(4, 9)), (vec![0], vec![0]));
         assert_eq!(corrupt_places(100, 1), [42]);
-        assert_eq!(corrupt_places(10 * PAGE, 4), [3 * PAGE, 4 * PAGE + 2048, 5 * PAGE, 6 * PAGE + 2048]);
+        assert_eq!(corrupt_places(10 * PAGE, 4), [4 * PAGE, 5 * PAGE + 2048, 6 * PAGE, 7 * PAGE + 2048]);
         assert_eq!(corrupt_places(2 * PAGE + 5, 9), [0, PAGE + 2048]);
     }
 }
