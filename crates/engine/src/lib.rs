@@ -13,7 +13,7 @@ mod testing;
 
 use etcdrun_base::{
     digest, model,
-    mutant::{is_off, policy},
+    mutant::{is_off, policy, repair},
     source, state_folder, template,
 };
 use etcdrun_inventory as inventory;

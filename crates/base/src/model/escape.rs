@@ -1,5 +1,7 @@
 //! Escape sequences, as terminals obey them (ECMA-48).
 
+use crate::mutant::{is_off, repair};
+
 const ESCAPE: u8 = 0x1b;
 const BELL: u8 = 0x07;
 /// U+009B in UTF-8: an escape and a bracket in one character.
@@ -38,6 +40,9 @@ pub fn without_escapes(text: &str) -> String {
 /// Text from a host that must stay on the line that it is put on: a line of its own would pass for ours. No control character and
 /// no escape sequence is left in it.
 pub fn one_line(text: &str) -> String {
+    if is_off(repair::ONE_LINE) {
+        return text.to_owned();
+    }
     let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let text = without_escapes(text);
     text.split(is_break).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")

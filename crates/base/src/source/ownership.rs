@@ -4,6 +4,8 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use rustix::process::{geteuid, getuid};
 
+use crate::mutant::{is_off, repair};
+
 const WRITABLE_BY_ALL: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const FOR_OTHERS: u32 = 0o077;
@@ -11,6 +13,9 @@ const FOR_OTHERS: u32 = 0o077;
 /// Why what a file says cannot be trusted: somebody other than us and root has written it, or could have. Nothing if it can, or is
 /// not there. Whoever becomes root by sudo is trusted too.
 pub fn distrust(path: &Path) -> Option<String> {
+    if is_off(repair::DISTRUST) {
+        return None;
+    }
     // A link counts with what it leads to: whoever made it has chosen that.
     [fs::symlink_metadata(path), fs::metadata(path)].into_iter().flatten().find_map(|found| reason(&found))
 }
@@ -39,7 +44,7 @@ pub fn exposed(path: &Path) -> Option<String> {
     let found = fs::metadata(path).ok()?;
     let mode = found.mode() & 0o7777;
     let is_ours = found.uid() == getuid().as_raw();
-    (is_ours && found.is_file() && mode & FOR_OTHERS != 0)
+    (is_ours && found.is_file() && mode & FOR_OTHERS != 0 && !is_off(repair::EXPOSED))
         .then(|| format!("is readable by others (mode {mode:04o}); protect it with `chmod 600 {}`", path.display()))
 }
 

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{Record, StateError, record::from_line};
+use crate::{is_off, repair};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
@@ -24,7 +25,7 @@ pub fn read_journal(path: &Path) -> Result<ReadJournal, StateError> {
     let bytes = fs::read(path).map_err(|error| StateError::io(path, &error))?;
     let mut journal = ReadJournal::default();
     for (index, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
-        let Some(whole) = line.strip_suffix(b"\n") else {
+        let Some(whole) = line.strip_suffix(b"\n").or(is_off(repair::TORN_RECORD).then_some(line)) else {
             journal.torn = true;
             break;
         };

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::Operator;
 use crate::{
     digest::{hex, sha256},
+    is_off,
     model::{RunResult, Status},
+    repair,
 };
 
 /// The version of the format. It goes up when an old reader would misunderstand a new file.
@@ -103,11 +105,11 @@ pub(super) fn from_line(line: &[u8], seq: u64) -> Result<(i64, Record), String> 
     let parts = text.strip_suffix("\"}").and_then(|text| text.rsplit_once(",\"sum\":\""));
     let (body, told) = parts.ok_or_else(|| "it has no sum".to_owned())?;
     let body = format!("{body}}}");
-    if sum(body.as_bytes()) != told {
+    if sum(body.as_bytes()) != told && !is_off(repair::RECORD_SUM) {
         return Err("its sum is wrong".to_owned());
     }
     let parsed: Numbered<Record> = serde_json::from_str(&body).map_err(|error| error.to_string())?;
-    match parsed.seq == seq {
+    match parsed.seq == seq || is_off(repair::MISSING_RECORD) {
         true => Ok((parsed.at, parsed.record)),
         false => Err(format!("it is number {}, and number {seq} is missing", parsed.seq)),
     }

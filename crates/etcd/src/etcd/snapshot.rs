@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{EtcdError, MemberClient, Pace, pipe::pipe, restore::Walk};
 use crate::digest::{Sha256, hex};
+use etcdrun_base::mutant::{is_off, repair};
 
 const SUM: usize = 32;
 const PAGE: u64 = 512;
@@ -76,7 +77,7 @@ impl Check {
         if !could_be(size) {
             return Err(SnapshotError::Broken(format!("{size} bytes are not a database with its checksum")));
         }
-        if tail != sum.finish() {
+        if tail != sum.finish() && !is_off(repair::SNAPSHOT_SUM) {
             return Err(SnapshotError::Broken("its checksum does not match".into()));
         }
         walk.end().map_err(|error| SnapshotError::Damaged(error.to_string()))?;

@@ -18,6 +18,7 @@ use crate::{
     remote::Payload,
     source::{Diagnostic, Vars},
 };
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::{ClusterRecord, Phase, settings};
 
 /// Decides whether the members bootstrap a new cluster, or continue an existing one.
@@ -242,12 +243,16 @@ fn decide(cluster: &str, record: Option<&ClusterRecord>, found: &[(String, Found
     match (record.map(|record| record.phase), unread) {
         (Some(Phase::Formed), _) if no_log.is_empty() => Decision::Exists,
         (Some(Phase::Formed), _) => Decision::Refuse(lost(cluster, record, &no_log)),
-        (_, Some((name, why))) if data.is_empty() || !no_log.is_empty() => Decision::Refuse(format!(
-            "cannot tell whether {name} has data ({why}), so it is unknown whether the cluster `{cluster}` is new"
-        )),
+        (_, Some((name, why))) if !is_off(repair::UNREAD) && (data.is_empty() || !no_log.is_empty()) => {
+            Decision::Refuse(format!(
+                "cannot tell whether {name} has data ({why}), so it is unknown whether the cluster `{cluster}` is new"
+            ))
+        }
         (_, _) if no_log.is_empty() => Decision::Exists,
         // Only a restore knows the id before the cluster is there. What it has not reached must not begin with nothing.
-        _ if record.is_some_and(|record| record.phase == Phase::Forming && record.cluster_id.is_some()) => {
+        _ if !is_off(repair::HALF_RESTORED)
+            && record.is_some_and(|record| record.phase == Phase::Forming && record.cluster_id.is_some()) =>
+        {
             Decision::Refuse(format!(
                 "the cluster `{cluster}` is being restored, and {} {} not got its data yet: continue that run (`etcdrun resume`), or restore again",
                 no_log.join(", "),

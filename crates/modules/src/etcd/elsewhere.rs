@@ -1,6 +1,7 @@
 //! Whether members that the inventory does not have could be the cluster by themselves.
 
 use super::cluster_args::Cluster;
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::{
     ClusterRecord,
     observe::{Listed, Observation},
@@ -23,7 +24,7 @@ pub(super) fn elsewhere(cluster: &Cluster, record: Option<&ClusterRecord>, now: 
         let gone: Vec<String> = voters.iter().filter(|name| is_gone(name)).cloned().collect();
         (gone.len() > voters.len() / 2).then_some(gone)
     };
-    let gone = recorded.or_else(listed)?;
+    let gone = recorded.or_else(listed).filter(|_| !is_off(repair::ELSEWHERE))?;
     Some(format!(
         "{} were members of `{}` and are not in the inventory any more, and together they are a majority: if they still run, there would be two clusters. Make sure that they are off for good, then pass --force",
         gone.join(", "),

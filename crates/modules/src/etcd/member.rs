@@ -242,7 +242,8 @@ impl Change {
             fence(context).await?;
             let added = async {
                 let mut client = asked.client().await?;
-                let options = MemberAddOptions::new().with_is_learner();
+                let learner = MemberAddOptions::new().with_is_learner();
+                let options = if is_off(repair::AS_LEARNER) { MemberAddOptions::new() } else { learner };
                 asked.bounded(client.member_add([url.clone()], Some(options))).await
             };
             pause_after(added.await.map(drop), start).await?;
@@ -313,7 +314,7 @@ impl Change {
             },
             Ok(view) if view.id != id => return Ok(Some(format!("{name} runs as another member"))),
             Ok(view) if !view.is_learner => return Ok(None),
-            Ok(view) if !view.has_reached(mark) => {
+            Ok(view) if !view.has_reached(mark) && !is_off(repair::CAUGHT_UP) => {
                 return Ok(Some(format!("it has applied {} of {mark}", view.applied_index)));
             }
             Ok(_) => {}

@@ -9,11 +9,15 @@ use crate::{
     inventory::sections::AuthMethod,
     model::{Outcome, Value},
 };
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::restore;
 
 impl Restore {
     /// Starts a server on the data, apart from everybody, and compares what it has with what the backup says.
     pub(super) async fn prove(&self, context: &ActionContext) -> Result<Outcome, ActionError> {
+        if is_off(repair::RESTORE_PROOF) {
+            return Ok(Outcome::ok());
+        }
         if context.check_mode() {
             return Ok(Outcome {
                 msg: "would start an isolated etcd on the data for a moment".into(),

@@ -13,6 +13,7 @@ use crate::{
     model::{Outcome, Value},
     remote::Payload,
 };
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::{
     EtcdError, MemberClient,
     observe::{Observation, View, observe, see},
@@ -64,7 +65,7 @@ impl Pulse {
 
     /// Refuses what must not be done to a cluster that serves, or that might.
     pub fn refusal(&self, cluster: &str, way_out: &str) -> Option<Outcome> {
-        let msg = match (self.serving.is_empty(), self.unknown.is_empty()) {
+        let msg = match (self.serving.is_empty(), self.unknown.is_empty() || is_off(repair::UNKNOWN_SERVES)) {
             (true, true) => return None,
             (false, _) => {
                 let serving = self.serving.join(", ");
@@ -179,6 +180,7 @@ async fn confirmed(view: &View, client: Option<&MemberClient>, ask: Ask<'_>) -> 
 /// What the second answer of a member says that did not answer a read before.
 fn answered_again(before: &View, view: &View) -> Sign {
     match answered(view) {
+        Sign::Dead if is_off(repair::ONLY_SLOW) => Sign::Dead,
         Sign::Dead if view.leader.is_some() => {
             Sign::Unknown("it answers no read in time, but has a leader: it may only be slow".into())
         }

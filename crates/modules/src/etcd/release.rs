@@ -17,6 +17,7 @@ use crate::{
     model::{Effects, FileMode, Outcome, Resource, Value, Version},
     remote::Payload,
 };
+use etcdrun_base::mutant::{is_off, repair};
 
 /// Installs the etcd binary of a release on the target, with the checksum of `etcd_releases`.
 ///
@@ -158,7 +159,7 @@ impl Install {
     async fn check(&self, context: &ActionContext, file: &Path) -> Result<(), ActionError> {
         let sum = context.scope.used::<Sum>(&file.to_string_lossy());
         let found = &sum.0.get_or_try_init(|| place::fingerprint(file)).await?.sha256;
-        if *found == self.sha256 {
+        if *found == self.sha256 || is_off(repair::RELEASE_SUM) {
             return Ok(());
         }
         let file = file.display();

@@ -26,6 +26,7 @@ use crate::{
     model::{ByteSize, Effects, Outcome, Resource, Value},
     remote::Payload,
 };
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::{
     etcd::UNIT,
     etcd::{
@@ -405,7 +406,7 @@ impl Restore {
     /// Hours may lie between the look before the upload and this step, and another process may have taken that look. Members that
     /// run with the restored data already are no obstacle.
     async fn came_back(&self, context: &ActionContext) -> Result<Option<Outcome>, ActionError> {
-        if self.module.force || context.check_mode() {
+        if self.module.force || context.check_mode() || is_off(repair::SERVES_AGAIN) {
             return Ok(None);
         }
         let cluster = &self.cluster.name;

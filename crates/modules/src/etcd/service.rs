@@ -220,7 +220,7 @@ impl Converge {
     fn is_first_to_fail(&self, turn: &Turn) -> Result<(), ActionError> {
         let failed = turn.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // It may itself be on its way back.
-        match failed.filter(|failed| *failed != self.module.name) {
+        match failed.filter(|failed| *failed != self.module.name && !is_off(repair::FIRST_TO_FAIL)) {
             None => Ok(()),
             Some(other) => Err(ActionError::Refused(format!(
                 "{other} did not start, so {} keeps running with its old settings, and the new ones stay staged: see `etcdrun logs {other}`; correct the inventory, and run this again",
@@ -245,7 +245,7 @@ impl Converge {
 
     /// The other voters must be a majority of all that etcd lists, whatever state this one is in.
     fn can_spare(&self, now: &Observation) -> Result<(), ActionError> {
-        if self.module.allow_outage {
+        if self.module.allow_outage || is_off(repair::SPARED) {
             return Ok(());
         }
         let (names, name) = (self.cluster.names(), self.module.name.as_str());
@@ -294,7 +294,7 @@ impl Converge {
     /// Fails if the member is to start elsewhere than it did before, and no other can be asked where etcd has it.
     fn can_be_told(&self, seen: &Observation, next: &[&str], before: Option<&str>) -> Result<(), ActionError> {
         let moves = |before: &str| !before.split(',').any(|listens| is_at(listens, next));
-        if next.is_empty() || !before.is_some_and(moves) || !seen.list().is_empty() {
+        if next.is_empty() || !before.is_some_and(moves) || !seen.list().is_empty() || is_off(repair::CAN_BE_TOLD) {
             return Ok(());
         }
         Err(ActionError::Refused(format!(

@@ -11,6 +11,7 @@ use super::{
     cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER},
 };
 use crate::model::{Effects, Outcome};
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::observe::{Observation, observe};
 
 const LOOK: Duration = Duration::from_secs(10);
@@ -112,7 +113,7 @@ impl Compare {
             ));
         }
         let (name, view) = now.views().max_by_key(|(_, view)| view.revision)?;
-        (!self.is_ours && view.revision > self.revision).then(|| {
+        (!self.is_ours && view.revision > self.revision && !is_off(repair::UNWRITTEN)).then(|| {
             format!(
                 "`{cluster}` was written to since its last backup: that has revision {} and is of {}, and {name} has revision {} now; nothing more was removed. {anew}",
                 self.revision,

@@ -17,6 +17,7 @@ use crate::{
     model::{Diff, Effects, FileMode, Outcome, Resource, Seconds, Value},
     remote::Payload,
 };
+use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::{
     etcd::{Credential, EtcdError, MemberClient},
     pki::{Authority, Brought, Certificate, Issued, LeafKey, Request, Store, Usage, Wish},
@@ -415,6 +416,10 @@ impl Keep {
     /// A key and its certificate, both or none: etcd reads them at each handshake, and a pair that does not fit makes none.
     async fn put_pair(&self, context: &ActionContext, key: &[u8], certificate: &[u8]) -> Result<(), ActionError> {
         let PkiCertificate { key: key_file, certificate: certificate_file, .. } = &self.module;
+        if is_off(repair::PAIR) {
+            self.put(context, self.place(key_file, "600", true), key).await?;
+            return self.put(context, self.place(certificate_file, "644", false), certificate).await;
+        }
         self.put(context, self.place(&format!("{key_file}.next"), "600", true), key).await?;
         self.put(context, self.place(&format!("{certificate_file}.next"), "644", false), certificate).await?;
         let swap = Payload::new(SWAP)

@@ -10,6 +10,7 @@ use crate::{
     model::{FileMode, Value},
     remote::Payload,
 };
+use etcdrun_base::mutant::{is_off, repair};
 
 const BODY: &str = concat!(include_str!("attributes.sh"), include_str!("staged.sh"), include_str!("place.sh"));
 
@@ -100,7 +101,7 @@ impl Place {
             .flag("keep", self.keep)
             .flag("follow", self.follow)
             .maybe("expect", expect)
-            .maybe("stage_for", self.stage_for.as_deref())
+            .maybe("stage_for", self.stage_for.as_deref().filter(|_| !is_off(repair::STAGED)))
             .maybe("address_line", self.address_line);
         let payload = attributes(payload, self.owner.as_deref(), self.group.as_deref(), self.mode.as_ref());
         let payload = Payload { no_diff: self.secret, ..payload };

@@ -18,6 +18,7 @@ use crate::{
     model::{Disruption, Effects, Ending, Outcome, Resource, Value},
     policy,
     remote::{MemberWatch, Session},
+    repair,
     task::{Question, Quorum},
 };
 
@@ -97,7 +98,7 @@ impl QuorumGuard {
             let turn = lock(&self.turns).entry(cluster.clone()).or_default().clone();
             turns.push(turn.lock_owned().await);
         }
-        match self.lost.get().filter(|_| !clusters.is_empty()) {
+        match self.lost.get().filter(|_| !clusters.is_empty() && !is_off(repair::MEMBER_LOST)) {
             Some(why) => Err(NodeError::halted(Halt::Withheld, Outcome::failed(format!("not run: {why}")))),
             None => Ok(ClusterGuard { _turns: turns }),
         }

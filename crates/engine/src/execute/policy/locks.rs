@@ -26,6 +26,7 @@ use crate::{
     playbook::Task,
     policy,
     remote::{LockAnswer, LockHolder, LockName, LockOwner, Release, RemoteError, Session},
+    repair,
     state::{Operator, RunId},
 };
 
@@ -320,7 +321,7 @@ fn enough_for(
 ) -> Result<Option<String>, String> {
     let members = inventory.cluster(cluster).map_or(&[][..], |cluster| &cluster.members);
     let granted = members.iter().filter(|host| grants(host)).count();
-    if granted * 2 > members.len() {
+    if granted * 2 > members.len() || is_off(repair::LOCK_MAJORITY) {
         return Ok(None);
     }
     let hypervisors = members.iter().filter_map(|host| inventory.hypervisor_of(*host));

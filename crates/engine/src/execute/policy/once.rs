@@ -19,6 +19,7 @@ use crate::{
     playbook::Task,
     policy,
     remote::{Entry, RemoteError, Segment, Session, Step, StepSink},
+    repair,
     state::{Recorder, Settled},
     task::Sets,
 };
@@ -127,7 +128,7 @@ impl Once {
         is_needed.then(|| Entry {
             run: self.run.clone(),
             name: self.next_name(),
-            since: self.in_flight_since(),
+            since: self.in_flight_since().filter(|_| !is_off(repair::IN_DOUBT)),
             live: self.live,
         })
     }

@@ -12,7 +12,7 @@ use crate::{
     is_off,
     model::{Status, Value},
     playbook::StrategyAnswer,
-    policy,
+    policy, repair,
     rollout::Passage,
 };
 
@@ -137,7 +137,7 @@ impl Scheduler {
         let mut repeated = self.gates_of_open_turns();
         // Backwards: what is in front of a gate that is passed again is done again as well.
         for index in (0..graph.len()).rev().map(NodeIndex::new).filter(perishable) {
-            if self.opens_something(index, &repeated) {
+            if !is_off(repair::GATES_AGAIN) && self.opens_something(index, &repeated) {
                 repeated.insert(index);
             }
         }

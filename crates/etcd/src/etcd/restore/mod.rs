@@ -30,6 +30,7 @@ pub use log::{Tail, TailReader};
 pub use user::password_hash;
 
 use crate::digest::sha1;
+use etcdrun_base::mutant::{is_off, repair};
 
 /// Why a file is no database that could be restored.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +138,7 @@ pub fn adopt(path: &Path, cluster: &NewCluster, bump: u64, root: Option<&str>) -
     let open = || Bolt::open(File::options().read(true).write(true).open(path)?);
     let mut bolt = open()?;
     take_over(&mut bolt, cluster)?;
-    if let Some(hash) = root {
+    if let Some(hash) = root.filter(|_| !is_off(repair::ROOT_PASSWORD)) {
         user::let_in(&mut bolt, "root", hash)?;
     }
     let revision = bolt.revision()?;
@@ -171,11 +172,11 @@ fn take_over(bolt: &mut Bolt, cluster: &NewCluster) -> Result<(), RestoreError> 
     bolt.replace("members_removed", &bolt::Pairs::new())?;
     bolt.replace("meta", &meta)?;
     // Alarms are those of members that are no more: nobody could disarm them, and nothing could be written.
-    if bolt.has_bucket("alarm") {
+    if bolt.has_bucket("alarm") && !is_off(repair::OLD_ALARMS) {
         bolt.replace("alarm", &bolt::Pairs::new())?;
     }
     // Nor does the new cluster go down to another version because the old one was about to.
-    if bolt.has_bucket("cluster") {
+    if bolt.has_bucket("cluster") && !is_off(repair::OLD_DOWNGRADE) {
         let mut known = bolt.small_bucket("cluster")?;
         if known.remove(&b"downgrade"[..]).is_some() {
             bolt.replace("cluster", &known)?;
