@@ -64,7 +64,7 @@ matrix: setup-tests lab ## play the whole life of a cluster, without faults, for
 	cargo build --locked --workspace
 	@.ci/lanes $(LANES) matrix target/matrix --matrix $(if $(ROWS),--rows $(ROWS))
 
-mutants: setup-tests ## switch each gate rule and policy off, and see which tests notice
+mutants: setup-tests lab ## switch each gate rule, policy and repair off, and see which test notices
 	cargo build --locked --workspace
 	.ci/mutants
 

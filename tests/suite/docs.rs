@@ -3,6 +3,8 @@
 use std::{fs, path::PathBuf};
 
 use etcdrun::LIBRARY;
+use etcdrun_base::mutant::{policy, repair};
+use etcdrun_etcd::etcd::rules::{CLIENT_COMPAT, NO_V2_CONTENT, RULES};
 
 use crate::support::program::Folder;
 
@@ -78,4 +80,18 @@ fn every_fact_is_documented() {
     for field in LIBRARY.facts().unwrap().1 {
         assert!(page.contains(&format!("| `facts.{field}` |")), "{field}");
     }
+}
+
+/// Which test notices that it is off, `.ci/mutants` reads there.
+#[test]
+fn every_switch_is_in_the_table_of_mutants() {
+    let table = include_str!("../mutants.tsv").lines().filter(|line| !line.starts_with('#'));
+    let mut named: Vec<&str> = table.filter_map(|line| line.split('\t').next()).collect();
+    named.retain(|name| {
+        !RULES.iter().any(|rule| rule.id == *name) && ![NO_V2_CONTENT.id, CLIENT_COMPAT.id].contains(name)
+    });
+    let mut switches = [&policy::ALL[..], repair::ALL].concat();
+    named.sort_unstable();
+    switches.sort_unstable();
+    assert_eq!(named, switches);
 }

@@ -124,6 +124,9 @@ struct Say {
     /// Whether it changes something.
     #[serde(default)]
     change: bool,
+    /// Whether what it sees may be different later.
+    #[serde(default)]
+    perishable: bool,
 }
 
 impl Module for Say {
@@ -131,11 +134,11 @@ impl Module for Say {
     const EXAMPLE: &'static str = "";
 
     fn effects(&self) -> Effects {
-        Effects::converging()
+        Effects { perishable: self.perishable, ..Effects::converging() }
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let Self { fail, change } = self;
+        let Self { fail, change, .. } = self;
         Ok(Action::Done(Box::new(Outcome { failed: fail, changed: change, ..Outcome::ok() })))
     }
 }

@@ -35,6 +35,15 @@ impl Recorder {
         Self { inner: Some(Arc::new(Inner { journal, vault, graph, past })) }
     }
 
+    /// The journal of a graph of which an earlier process has recorded this.
+    #[cfg(test)]
+    pub(crate) fn behind(folder: &std::path::Path, lines: &[super::Line], graph: &crate::graph::Graph) -> Self {
+        let (journal, vault) = (folder.join("journal"), folder.join("vault"));
+        let vault = Vault::create(&vault).unwrap();
+        let past = Past::of(lines, (0, graph), &vault);
+        Self::new(Journal::open(&journal, 0, 0).unwrap(), Arc::new(vault), 0, past)
+    }
+
     /// For runs that leave nothing behind.
     pub fn none() -> Self {
         Self::default()

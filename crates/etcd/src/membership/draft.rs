@@ -657,6 +657,19 @@ clusters:
     }
 
     #[test]
+    fn a_healthy_member_is_not_replaced_while_another_is_missing() {
+        let mut seen = situation(&[]);
+        for member in &mut seen.observation.members {
+            if let Ok(view) = &mut member.answer {
+                view.list.as_mut().unwrap().retain(|listed| listed.name != "etcd-3");
+            }
+        }
+        let replace = request(Verb::Replace, Some("etcd-2"), Some("etcd-4"), Some("10.0.0.4"));
+        let said = refused(&replace, &seen);
+        assert!(said.contains("etcd-3 comes first"), "{said}");
+    }
+
+    #[test]
     fn a_member_that_leaves_shrinks_the_cluster_and_its_data_is_stopped() {
         let change = prepared(&request(Verb::Remove, Some("etcd-3"), None, None), &situation(&[])).unwrap().change;
         assert_eq!((change.first, change.old_host.as_str(), change.new.as_str()), ("shrink", "etcd-3", ""));

@@ -15,7 +15,7 @@ use crate::model::{Disruption, Effects, Outcome, Seconds};
 use etcdrun_base::mutant::{is_off, repair};
 use etcdrun_etcd::etcd::{
     EtcdError, MemberClient,
-    observe::{Listed, Observation, learner_progress, observe, see},
+    observe::{Listed, Observation, View, learner_progress, observe, see},
     rules::{Answer, Consent, Gate, MemberChange, Profile, Situation, judge},
 };
 
@@ -242,9 +242,7 @@ impl Change {
             fence(context).await?;
             let added = async {
                 let mut client = asked.client().await?;
-                let learner = MemberAddOptions::new().with_is_learner();
-                let options = if is_off(repair::AS_LEARNER) { MemberAddOptions::new() } else { learner };
-                asked.bounded(client.member_add([url.clone()], Some(options))).await
+                asked.bounded(client.member_add([url.clone()], Some(as_added()))).await
             };
             pause_after(added.await.map(drop), start).await?;
         }
@@ -314,10 +312,11 @@ impl Change {
             },
             Ok(view) if view.id != id => return Ok(Some(format!("{name} runs as another member"))),
             Ok(view) if !view.is_learner => return Ok(None),
-            Ok(view) if !view.has_reached(mark) && !is_off(repair::CAUGHT_UP) => {
-                return Ok(Some(format!("it has applied {} of {mark}", view.applied_index)));
+            Ok(view) => {
+                if let Some(problem) = lag(&view, mark) {
+                    return Ok(Some(problem));
+                }
             }
-            Ok(_) => {}
         }
         let now = observe(clients, LOOK).await;
         // Before 3.6.6 only the leader promotes.
@@ -405,6 +404,17 @@ impl Change {
     }
 }
 
+/// Only learners are added: a voter that does not start costs the others their quorum.
+fn as_added() -> MemberAddOptions {
+    if is_off(repair::AS_LEARNER) { MemberAddOptions::new() } else { MemberAddOptions::new().with_is_learner() }
+}
+
+/// Why a learner that answers gets no vote yet.
+fn lag(view: &View, mark: u64) -> Option<String> {
+    let is_behind = !view.has_reached(mark) && !is_off(repair::CAUGHT_UP);
+    is_behind.then(|| format!("it has applied {} of {mark}", view.applied_index))
+}
+
 /// Whom to ask for a change of members: the leader, and if it goes on refusing, the other voters in turn. The one that is asked refuses
 /// as long as it takes a peer for disconnected; and one that was started again may do so for as long as it runs, although the peer
 /// follows it (seen with 3.4).
@@ -442,10 +452,7 @@ mod tests {
     use super::*;
     use crate::etcd::pulse::testing::view;
     use etcdrun_etcd::{
-        etcd::{
-            Credential,
-            observe::{Seen, View},
-        },
+        etcd::{Credential, observe::Seen},
         http::Dial,
     };
 
@@ -472,5 +479,25 @@ mod tests {
         let now = Observation { members, auth: None };
         let name = |attempt| asked(&clients, &now, attempt).unwrap().name.to_string();
         assert_eq!([0, 29, 30, 31, 32].map(name), ["leader", "leader", "leader", "follower", "leader"]);
+    }
+
+    #[test]
+    fn a_leftover_that_votes_by_now_is_no_leftover() {
+        let args = serde_json::json!({ "name": "prod", "members": [{ "name": "a", "ip": "192.0.2.1" }] });
+        let args: ClusterArgs = serde_json::from_value(args).unwrap();
+        let module = serde_json::json!({ "name": "a", "state": "absent", "learner": true });
+        let module: EtcdMember = serde_json::from_value(module).unwrap();
+        let change = Change { module, cluster: args.known().unwrap(), own: None };
+        let listed = |is_learner| Listed { id: 1, name: "a".to_owned(), peer_urls: Vec::new(), is_learner };
+        assert!(change.is_meant(&listed(true)).is_ok());
+        assert!(change.is_meant(&listed(false)).unwrap_err().to_string().contains("is a voter"));
+    }
+
+    #[test]
+    fn who_is_added_has_no_vote_until_it_has_caught_up() {
+        assert!(format!("{:?}", as_added()).contains("is_learner: true"));
+        let view = |applied_index| View { applied_index, is_learner: true, ..view(Ok(Vec::new())) };
+        assert_eq!(lag(&view(9), 10).as_deref(), Some("it has applied 9 of 10"));
+        assert_eq!(lag(&view(10), 10), None);
     }
 }

@@ -159,11 +159,7 @@ impl Install {
     async fn check(&self, context: &ActionContext, file: &Path) -> Result<(), ActionError> {
         let sum = context.scope.used::<Sum>(&file.to_string_lossy());
         let found = &sum.0.get_or_try_init(|| place::fingerprint(file)).await?.sha256;
-        if *found == self.sha256 || is_off(repair::RELEASE_SUM) {
-            return Ok(());
-        }
-        let file = file.display();
-        Err(ActionError::Failed(format!("{file} has the sha256 {found}, but `etcd_releases` has {}", self.sha256)))
+        is_as_listed(file, found, &self.sha256)
     }
 
     fn payload(&self, staged: &str, tarball: bool) -> Payload {
@@ -190,4 +186,24 @@ async fn refuse_other(context: &ActionContext, version: Version) -> Result<(), A
 
 fn is_tarball(name: &str) -> bool {
     name.ends_with(".tar.gz") || name.ends_with(".tgz")
+}
+
+fn is_as_listed(file: &Path, found: &str, listed: &str) -> Result<(), ActionError> {
+    if found == listed || is_off(repair::RELEASE_SUM) {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(ActionError::Failed(format!("{file} has the sha256 {found}, but `etcd_releases` has {listed}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_the_listed_one_is_not_sent() {
+        assert!(is_as_listed(Path::new("etcd"), "aa", "aa").is_ok());
+        let why = is_as_listed(Path::new("etcd"), "ab", "aa").unwrap_err().to_string();
+        assert!(why.contains("has the sha256 ab, but `etcd_releases` has aa"), "{why}");
+    }
 }

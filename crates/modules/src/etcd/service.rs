@@ -150,7 +150,7 @@ impl Converge {
                 self.can_be_told(&now, next, looked.data.get("peers").and_then(Value::as_str))?;
             }
             let has_nothing = looked.data.get("has_data").is_some_and(|data| *data == false);
-            if has_nothing && !is_off(repair::EMPTY_VOTER) {
+            if has_nothing {
                 self.has_not_forgotten(&now)?;
             }
             self.tell_address(context, &clients, &now, next).await?;
@@ -163,7 +163,7 @@ impl Converge {
     /// A voter that has lost its data does not know any more what it has agreed to. One that never started has no name in the list.
     fn has_not_forgotten(&self, now: &Observation) -> Result<(), ActionError> {
         let name = self.module.name.as_str();
-        match now.voters().any(|voter| voter.name == name) {
+        match now.voters().any(|voter| voter.name == name) && !is_off(repair::EMPTY_VOTER) {
             false => Ok(()),
             true => Err(ActionError::Refused(format!(
                 "{name} is a voter, and has no data: with an empty data directory it would break promises that it has made to the others; to give it its data again, run `etcdrun member replace {name}`"
@@ -405,4 +405,74 @@ pub(super) async fn down(context: &ActionContext, member: &str) -> Option<Down> 
         Some("failed") => Down::Failed(said),
         _ => Down::Restarting(said),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::etcd::pulse::testing::view;
+    use etcdrun_etcd::etcd::observe::{Listed, Seen, View};
+
+    /// The task of the member `a` of three.
+    fn converge() -> Converge {
+        let members: Vec<_> = ["a", "b", "c"].iter().map(|name| json!({ "name": name, "ip": "192.0.2.1" })).collect();
+        let cluster: ClusterArgs = serde_json::from_value(json!({ "name": "prod", "members": members })).unwrap();
+        Converge { module: serde_json::from_value(json!({ "name": "a" })).unwrap(), cluster: cluster.known().unwrap() }
+    }
+
+    /// Members of the inventory, of which `silent` do not answer; the others list `voters`.
+    fn seen(silent: &[&str], voters: &[&str]) -> Observation {
+        let listed = |(name, id): (&&str, u64)| Listed {
+            id,
+            name: (*name).to_owned(),
+            peer_urls: vec![format!("https://{name}:2380")],
+            is_learner: false,
+        };
+        let list: Vec<Listed> = voters.iter().zip(1..).map(listed).collect();
+        let one = |(name, id): (&str, u64)| Seen {
+            name: name.to_owned(),
+            answer: match silent.contains(&name) {
+                true => Err("no answer".to_owned()),
+                false => Ok(View { id, ..view(Ok(list.clone())) }),
+            },
+        };
+        Observation { members: ["a", "b", "c"].into_iter().zip(1..).map(one).collect(), auth: None }
+    }
+
+    #[test]
+    fn a_member_restarts_only_if_the_other_voters_of_etcd_are_a_majority() {
+        let three = ["a", "b", "c"];
+        assert!(converge().can_spare(&seen(&[], &three)).is_ok());
+        assert!(matches!(converge().can_spare(&seen(&["c"], &three)), Err(ActionError::Refused(_))));
+        // All of the inventory are healthy, and two voters that it does not have may be dead.
+        assert!(converge().can_spare(&seen(&[], &["a", "b", "c", "d", "e"])).is_err());
+    }
+
+    #[test]
+    fn a_voter_without_data_does_not_start() {
+        let refused = converge().has_not_forgotten(&seen(&["a"], &["a", "b", "c"]));
+        assert!(refused.unwrap_err().to_string().contains("etcdrun member replace a"));
+        assert!(converge().has_not_forgotten(&seen(&["a"], &["b", "c"])).is_ok());
+    }
+
+    #[test]
+    fn nothing_starts_at_a_new_address_that_no_member_can_be_told() {
+        let (alone, all) = (seen(&["a", "b", "c"], &[]), seen(&["a"], &["a", "b", "c"]));
+        let told = |now: &Observation, next: &str| converge().can_be_told(now, &[next], Some("https://192.0.2.1:2380"));
+        assert!(told(&alone, "https://192.0.2.1:2390").unwrap_err().to_string().contains("cannot be registered"));
+        assert!(told(&alone, "https://192.0.2.1:2380").is_ok());
+        assert!(told(&all, "https://192.0.2.1:2390").is_ok());
+    }
+
+    #[test]
+    fn what_one_member_did_not_start_with_stays_off_the_others() {
+        let turn = Turn::default();
+        assert!(converge().is_first_to_fail(&turn).is_ok());
+        *turn.failed.lock().unwrap() = Some("a".to_owned());
+        assert!(converge().is_first_to_fail(&turn).is_ok(), "it may come up at a second try");
+        *turn.failed.lock().unwrap() = Some("b".to_owned());
+        assert!(converge().is_first_to_fail(&turn).unwrap_err().to_string().contains("b did not start"));
+    }
 }

@@ -123,3 +123,29 @@ impl Compare {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::etcd::pulse::testing::view;
+    use etcdrun_etcd::etcd::observe::{Seen, View};
+
+    fn problem(is_ours: bool, revision: i64, cluster_id: u64) -> Option<String> {
+        let args = json!({ "name": "prod", "members": [{ "name": "a", "ip": "192.0.2.1" }] });
+        let args: ClusterArgs = serde_json::from_value(args).unwrap();
+        let at = "2026-11-15T12:00:00Z".parse().unwrap();
+        let compare = Compare { cluster: args.known().unwrap(), revision: 7, at, is_ours, id: "1f".to_owned() };
+        let view = View { revision, cluster_id, ..view(Ok(Vec::new())) };
+        compare.problem(&Observation { members: vec![Seen { name: "a".to_owned(), answer: Ok(view) }], auth: None })
+    }
+
+    #[test]
+    fn what_was_written_since_the_backup_of_another_process_is_not_destroyed() {
+        assert_eq!(problem(false, 7, 0x1f), None);
+        assert!(problem(false, 8, 0x1f).unwrap().contains("was written to since its last backup"));
+        assert_eq!(problem(true, 8, 0x1f), None, "seconds after its own backup");
+        assert!(problem(true, 7, 0x2f).unwrap().contains("belongs to another cluster"));
+    }
+}

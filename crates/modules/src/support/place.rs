@@ -258,4 +258,11 @@ mod tests {
             assert_eq!(canonical_mode(&given.parse().unwrap()), canonical);
         }
     }
+
+    #[test]
+    fn the_host_knows_which_unit_a_file_waits_for() {
+        let place = Place { stage_for: Some("etcd.service".to_owned()), ..Place::default() };
+        let sent = place.inline(b"x").values.into_iter().find(|(name, _)| *name == "stage_for");
+        assert_eq!(sent.unwrap().1, b"etcd.service");
+    }
 }

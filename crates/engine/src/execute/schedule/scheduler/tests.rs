@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     execute,
     model::{Event, RunResult},
+    state::{Line, NodeKey, Record, Recorder},
     testing::{inventory, run},
 };
 
@@ -142,4 +143,29 @@ async fn what_is_notified_behind_a_flush_is_not_run_by_it() {
     let handlers: Vec<_> = graph.indices().filter(|index| graph.node(*index).kind == NodeKind::Handler).collect();
     assert_eq!(scheduler.fates[handlers[0].index()].map(|fate| fate.status), Some(Status::Skipped));
     assert!(scheduler.queue.is_empty(), "{:?}", scheduler.queue);
+}
+
+/// What a gate has seen before its process died says nothing of the world in which what is behind it runs.
+#[tokio::test]
+async fn a_gate_is_passed_again_in_front_of_what_is_not_done() {
+    const PLAY: &str =
+        "- hosts: all\n  tasks:\n    - { name: look, say: { perishable: true } }\n    - { name: act, say: {} }\n";
+    let is_done = |ended: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut run, _) = run(&inventory("hosts: { h1: {} }\n"), PLAY);
+        let work: Vec<NodeIndex> = run.graph.work().collect();
+        let settled = |index: &NodeIndex| {
+            let node = u32::try_from(index.index()).unwrap();
+            let key = NodeKey { graph: 0, node, id: "any".into() };
+            let (status, seconds) = (Status::Ok, 0.0);
+            let record = Record::Settled { key, status, changed: false, doubt: false, seconds, left: None };
+            Line { at: 0, record }
+        };
+        let lines: Vec<Line> = work.iter().take(ended).map(settled).collect();
+        run.recorder = Recorder::behind(folder.path(), &lines, &run.graph);
+        Scheduler::new(Arc::new(Context::new(run))).is_done(work[0])
+    };
+    assert!(!is_done(0));
+    assert!(!is_done(1), "the task behind it is still to come");
+    assert!(is_done(2));
 }
