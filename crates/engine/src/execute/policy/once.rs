@@ -253,7 +253,10 @@ impl Sending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{inventory, run};
+    use crate::{
+        state::{Line, NodeKey, Record},
+        testing::{inventory, run},
+    };
 
     /// The journal of the first task of a play, where nothing is kept.
     fn once(task: &str) -> Once {
@@ -271,6 +274,25 @@ mod tests {
         assert!(!once.can_change(&Effects::read_only(), false));
         // Without a journal, no later process could know what became of a command.
         assert!(once.entry(&Effects::opaque(), false).is_none());
+    }
+
+    /// A host that has booted since then lost its ledger, perhaps: it says so only if it knows how long ago the command was sent.
+    #[test]
+    fn a_host_is_told_how_long_ago_a_command_was_sent_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let play = "- hosts: all\n  tasks:\n    - command: { argv: ['true'] }\n";
+        let (run, _) = run(&inventory("hosts: { a: {} }\n"), play);
+        let index = run.graph.work().next().unwrap();
+        let node = u32::try_from(index.index()).unwrap();
+        let record = Record::Intent { key: NodeKey { graph: 0, node, id: "id".into() }, up: None };
+        let began = Line { at: jiff::Timestamp::now().as_millisecond() - 7_000, record };
+        let since = |lines: &[Line]| {
+            let recorder = Recorder::behind(folder.path(), lines, &run.graph);
+            let task = run.graph.task_of(index).unwrap().clone();
+            let once = Once::new(recorder, "run".into(), (index, "id".into()), task, false);
+            once.entry(&Effects::opaque(), false).unwrap().since
+        };
+        assert!(since(&[began]).is_some_and(|seconds| seconds >= 7));
     }
 
     #[test]
