@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -24,6 +24,8 @@ use crate::{
 };
 
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// A host that has not answered for so long may have a firewall that refuses this machine; to ask systemd costs more.
+const FIREWALL_SUSPECTED: Duration = Duration::from_secs(5);
 /// Where the key goes that a host had before it was changed.
 pub(crate) const FORMER_KEY: &str = "former-host-key";
 pub(crate) const HOST_KEY_FILES: [&str; 2] = ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"];
@@ -245,11 +247,12 @@ impl Host {
 
     fn await_ready(&self) -> Result<()> {
         let says = || format!("the console of {} says:\n{}", self.name, self.last_words());
+        let begun = Instant::now();
         wait::until(&format!("{} answers on port 22", self.name), START_LIMIT, || {
             if !self.cgroup()?.is_alive() {
                 bail!("{} ended while it was starting", self.name);
             }
-            Ok(self.is_ready()?.then_some(()))
+            Ok(self.is_ready(begun.elapsed())?.then_some(()))
         })
         .with_context(says)?;
         if self.record.kind == Kind::Hypervisor {
@@ -261,12 +264,10 @@ impl Host {
         Ok(())
     }
 
-    /// Whether it can be logged into; over a link that carries nothing, whether it could be.
-    fn is_ready(&self) -> Result<bool> {
-        if link::get(self)?.carries_nothing() {
-            return Ok(self.run(&["systemctl", "is-active", "ssh"]).is_ok());
-        }
-        Ok(self.answers())
+    /// Whether it can be logged into; over a link that carries nothing, or past a firewall of its own, whether it could be.
+    fn is_ready(&self, waited: Duration) -> Result<bool> {
+        let is_behind = link::get(self)?.carries_nothing() || waited > FIREWALL_SUSPECTED;
+        Ok((!is_behind && self.answers()) || (is_behind && self.run(&["systemctl", "is-active", "ssh"]).is_ok()))
     }
 
     /// The end of what the host printed on its console.
