@@ -128,6 +128,29 @@ impl Planned {
     }
 }
 
+/// What another operator runs.
+struct Other {
+    running: Running,
+    /// Whether it came to its end while the first operator's command was still running.
+    is_over: bool,
+}
+
+impl Other {
+    fn new(running: Running) -> Self {
+        Self { running, is_over: false }
+    }
+
+    fn look(&mut self) -> Result<()> {
+        self.is_over = self.is_over || self.running.is_over()?;
+        Ok(())
+    }
+}
+
+/// Whether a command that has come to its end had the lock of the cluster all the time.
+fn locks_cluster(words: &[&str]) -> bool {
+    matches!(words[0], "playbook" | "member")
+}
+
 /// A fault that is there.
 struct Active<'a> {
     planned: &'a Planned,
@@ -360,7 +383,7 @@ impl<'a> Life<'a> {
             .filter(|planned| !planned.fault.is_there_from_the_start())
             .map(|planned| (planned, None))
             .collect();
-        let (mut active, mut others): (Vec<Active<'_>>, Vec<Running>) = (Vec::new(), Vec::new());
+        let (mut active, mut others): (Vec<Active<'_>>, Vec<Other>) = (Vec::new(), Vec::new());
         let mut processes_seen = Instant::now();
         let result = loop {
             if running.is_over()? {
@@ -379,10 +402,10 @@ impl<'a> Life<'a> {
                 step.faults.push(planned.happened(words, of, false));
                 match planned.fault {
                     Fault::OperatorKilled => running.kill()?,
-                    Fault::SecondOperator => others.push(self.second_operator(planned)?),
+                    Fault::SecondOperator => others.push(Other::new(self.second_operator(planned)?)),
                     Fault::OperatorSleeps => running.sleep(true)?,
                     Fault::OperatorCut => self.cut_operator(&[])?,
-                    Fault::SplitOperators => others.push(self.split_operators(planned)?),
+                    Fault::SplitOperators => others.push(Other::new(self.split_operators(planned)?)),
                     Fault::OperatorDiskFull => self.disk.fill(true)?,
                     _ => self.strike(planned)?,
                 }
@@ -397,6 +420,7 @@ impl<'a> Life<'a> {
             }
             if processes_seen.elapsed() > Duration::from_millis(500) {
                 processes_seen = Instant::now();
+                others.iter_mut().try_for_each(Other::look)?;
                 no_secret_in_processes(&self.folder, self.site.lab.name(), step);
             }
             sleep(Duration::from_millis(3));
@@ -407,8 +431,12 @@ impl<'a> Life<'a> {
         result.and_then(|()| {
             let said = running.wait()?;
             for other in others {
-                let said = other.wait()?;
-                self.look_at(&said, step);
+                let is_within = other.is_over;
+                let by_other = other.running.wait()?;
+                self.look_at(&by_other, step);
+                if is_within && locks_cluster(words) && (said.code, by_other.code) == (Some(0), Some(0)) {
+                    step.violations.push(format!("another operator restarted a member within `{}`", words.join(" ")));
+                }
             }
             let too_late = coming.into_iter().map(|(planned, _)| planned);
             step.faults.extend(too_late.map(|planned| planned.happened(words, of, true)));

@@ -128,7 +128,7 @@ impl Operation {
         let allow: &[&str] = if small { &["--allow-outage"] } else { &[] };
         let outage: &[&str] = if small { &["-e", "rollout_allow_outage=true"] } else { &[] };
         let play = |name: &str| words(&[&["playbook", name], outage].concat());
-        let commands = match kind {
+        let mut commands = match kind {
             Kind::Site => vec![words(&["playbook", "site.yaml"])],
             Kind::Settings => {
                 let (old, new) = other_quota(&site.operator.read("inventory.yaml")?)?;
@@ -234,9 +234,18 @@ impl Operation {
                 words(&["restore", CLUSTER, "--from", "file:last", "--yes"]),
             ],
         };
+        // A gate that waits for a member that was lost waits for long enough to see it come back.
+        for command in commands.iter_mut().filter(|command| has_turns(command)) {
+            command.extend(words(&["-e", "rollout_timeout=45s"]));
+        }
         let replaces_data = matches!(kind, Kind::Restore | Kind::Recover | Kind::Destroy);
         Ok(Some(Self { kind, commands, replaces_data, cause }))
     }
+}
+
+/// Whether members have turns in it.
+fn has_turns(command: &[String]) -> bool {
+    matches!(command[0].as_str(), "playbook" | "member") || command.get(1).is_some_and(|verb| verb == "rotate-ca")
 }
 
 fn words(words: &[&str]) -> Vec<String> {

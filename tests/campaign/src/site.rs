@@ -90,8 +90,7 @@ impl Site {
         }
         write_inventory(&lab, &named, folder)?;
         operator.write("known_hosts", &known_hosts(row, &named, &operator.read("known_hosts")?)?)?;
-        // A gate that waits for a member that was lost waits for long enough to see it come back.
-        let mut text = String::from("vars: { rollout_timeout: 45s }\nssh:") + &ssh_of(row, &operator)?;
+        let mut text = String::from("ssh:") + &ssh_of(row, &operator)?;
         if let Some(helper) = helper.as_ref().filter(|_| row.ssh == Ssh::Jump) {
             // It has no other address, and no other way to it.
             text += &format!("hosts:\n  jump: {{ address: {}, ssh: {{ jump: none }} }}\n", helper.address());
