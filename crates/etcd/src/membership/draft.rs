@@ -639,6 +639,24 @@ clusters:
     }
 
     #[test]
+    fn hosts_that_are_out_of_sight_are_no_lost_quorum() {
+        let replace = request(Verb::Replace, Some("etcd-2"), None, None);
+        let unseen = |failed: &[u64], unreachable: &[&str]| {
+            let mut seen = situation(failed);
+            seen.unreachable = unreachable.iter().map(|name| ((*name).to_owned(), "timed out".to_owned())).collect();
+            refused(&replace, &seen)
+        };
+        for failed in [&[2, 3][..], &[1, 2, 3]] {
+            let said = unseen(failed, &["etcd-2", "etcd-3"]);
+            assert!(said.contains("cannot reach etcd-2 (timed out), etcd-3 (timed out), so it is unknown"), "{said}");
+        }
+        let said = unseen(&[1, 2, 3], &["etcd-3"]);
+        assert!(said.contains("no member of `prod` lists its members"), "one of three more is no majority: {said}");
+        let said = unseen(&[3], &["etcd-3"]);
+        assert!(said.contains("cannot reach etcd-3 (timed out), so it is unknown whether it has failed"), "{said}");
+    }
+
+    #[test]
     fn a_healthy_member_goes_last_and_the_new_one_has_its_own_name_and_address() {
         let whole = situation(&[]);
         let replace = |name, ip| request(Verb::Replace, Some("etcd-2"), name, ip);

@@ -83,6 +83,7 @@ impl Situation {
         let (voters, well) = self.voters();
         let cluster = &self.cluster;
         if self.observation.list().is_empty() {
+            self.check_in_sight(0, self.observation.members.len())?;
             return Err(Refusal::gate(
                 format!("no member of `{cluster}` lists its members"),
                 format!(
@@ -93,6 +94,7 @@ impl Situation {
         let majority = voters / 2 + 1;
         if well.len() < majority {
             self.check_strangers(well.len(), voters)?;
+            self.check_in_sight(well.len(), voters)?;
             return Err(Refusal::gate(
                 format!(
                     "only {} of the {voters} voters of `{cluster}` are healthy, and quorum needs {majority}: it has lost quorum",
@@ -149,6 +151,21 @@ impl Situation {
         }
     }
 
+    /// Members on hosts that cannot be reached may be healthy: who lost the network here must not be sent to `recover`.
+    fn check_in_sight(&self, well: usize, voters: usize) -> Result<(), Refusal> {
+        if self.unreachable.is_empty() || is_off(repair::IN_SIGHT) || well + self.unreachable.len() < voters / 2 + 1 {
+            return Ok(());
+        }
+        let silent: Vec<String> = self.unreachable.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+        let cluster = &self.cluster;
+        Err(Refusal::gate(
+            format!("cannot reach {}, so it is unknown whether `{cluster}` has quorum", silent.join(", ")),
+            format!(
+                "check the network between this machine and these hosts, and run the command again; if the hosts are lost, `etcdrun recover {cluster} --check` shows what data survives"
+            ),
+        ))
+    }
+
     /// A healthy member is replaced only while all others are there: what comes may be meant for the place of one that is missing.
     fn check_missing(&self, request: &Request) -> Result<(), Refusal> {
         let is_alive = |old: &&str| self.condition(old) == Condition::Alive && !is_off(repair::MISSING_FIRST);
@@ -185,6 +202,17 @@ impl Situation {
                 format!(
                     "continue with `etcdrun resume`, or remove it: `etcdrun etcdctl {cluster} -- member remove {:x}`",
                     dead.id
+                ),
+            )),
+            Some(dead) if self.unreachable(&dead.name).is_some() && !is_off(repair::IN_SIGHT) => Err(Refusal::gate(
+                format!(
+                    "cannot reach {} ({}), so it is unknown whether it has failed",
+                    dead.name,
+                    self.unreachable(&dead.name).unwrap_or_default()
+                ),
+                format!(
+                    "check the network between this machine and {0}, and run the command again; if {0} is lost, `etcdrun member replace {0}`",
+                    dead.name
                 ),
             )),
             Some(dead) => Err(Refusal::gate(
