@@ -36,6 +36,10 @@ pub mod repair {
     pub const MISSING_FIRST: &str = "missing-first";
     /// A voter that is not in the inventory counts as lost.
     pub const STRANGERS: &str = "strangers";
+    /// A member whose host cannot be reached counts as failed.
+    pub const IN_SIGHT: &str = "in-sight";
+    /// Certificates are installed that are not valid yet by the clock of the host.
+    pub const NOT_YET_VALID: &str = "not-yet-valid";
     /// Only the leader is asked for a change of members.
     pub const ASK_OTHERS: &str = "ask-others";
     /// A member starts at a new address that etcd does not know.
@@ -130,6 +134,8 @@ pub mod repair {
         EMPTY_VOTER,
         MISSING_FIRST,
         STRANGERS,
+        IN_SIGHT,
+        NOT_YET_VALID,
         ASK_OTHERS,
         TELL_ADDRESS,
         UNLOCK_ALL,

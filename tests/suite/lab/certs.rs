@@ -103,6 +103,26 @@ fn renewed_certificates_are_shown_without_a_restart() {
     assert!(key.stdout.contains("needs a new key") && key.stdout.contains("settings.yaml"), "{}", key.stdout);
 }
 
+/// What the machine of the operator issues then is valid only later: members would not accept each other until that.
+#[test]
+fn nothing_is_renewed_by_a_clock_that_is_two_hours_ahead() {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
+    let mut libraries = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+    let library = libraries.find(|path| path.exists()).expect("`.ci/setup tests` installs faketime");
+    let site = Site::formed(3, "3.5", PLAIN);
+    let credential = exported(&site, "root");
+    let before = serials(&site, &credential, 2379);
+    let mut command = site.place.folder.command(&["certs", "renew", "--all"]);
+    command.env("LD_PRELOAD", library).env("FAKETIME", "+7200").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    command.env("NO_FAKE_STAT", "1").env("FAKETIME_DISABLE_SHM", "1");
+    let ahead = Said::of(command.output().unwrap()).ends(2);
+    assert!(ahead.stdout.contains("is valid only from"), "{}", ahead.stdout);
+    assert_eq!(serials(&site, &credential, 2379), before, "all have what they had");
+    certs(&site, &["renew", "--all"]).ends(0);
+    site.is_served_by_all();
+    site.changes_nothing();
+}
+
 /// All of them at once, root's too, and the servers restart meanwhile: nobody can talk to anybody.
 #[test]
 fn expired_certificates_are_mended_over_ssh_alone() {

@@ -123,6 +123,8 @@ struct Found {
     certificate: Option<Certificate>,
     key_sha256: Option<String>,
     authority_sha256: Option<String>,
+    /// The time there.
+    clock: Option<Timestamp>,
     /// Owner or mode of something was changed.
     fixed: bool,
     /// Key and certificate are those that wait for the restart.
@@ -154,6 +156,7 @@ impl EngineAction for Keep {
                 };
             };
             is_valid(&self.cluster.name, &authority)?;
+            found.must_be_valid("the CA", &authority.certificate)?;
             match (&self.module.certificate_file, &self.module.key_file) {
                 (Some(certificate), Some(key)) => self.send(context, &authority, &found, certificate, key).await,
                 _ => self.converge(context, &authority, found).await,
@@ -197,10 +200,27 @@ impl Found {
             certificate: text("certificate").and_then(|pem| Certificate::parse(pem).ok()),
             key_sha256: text("key_sha256").map(str::to_owned),
             authority_sha256: text("authority_sha256").map(str::to_owned),
+            clock: text("clock").and_then(|clock| Timestamp::from_second(clock.parse().ok()?).ok()),
             fixed: looked.changed,
             is_staged: looked.data.contains_key("staged"),
             key_waits: looked.data.contains_key("key_waits"),
             is_authority_staged: looked.data.contains_key("authority_staged"),
+        }
+    }
+
+    /// Why the others would not accept it: it is valid only later, by the clock of the target. Whoever issued it was ahead by more than the
+    /// hour that certificates are backdated.
+    fn not_yet_valid(&self, what: &str, certificate: &Certificate) -> Option<String> {
+        let clock = self.clock.filter(|clock| certificate.not_before > *clock && !is_off(repair::NOT_YET_VALID))?;
+        Some(format!("{what} is valid only from {} on, and the clock there says {clock}", certificate.not_before))
+    }
+
+    fn must_be_valid(&self, what: &str, certificate: &Certificate) -> Result<(), ActionError> {
+        match self.not_yet_valid(what, certificate) {
+            None => Ok(()),
+            Some(why) => Err(ActionError::Failed(format!(
+                "{why}, so other members would not accept it yet; compare the clocks of this machine, of the CA and of the hosts, set the wrong one, then continue with `etcdrun resume`"
+            ))),
         }
     }
 
@@ -242,6 +262,10 @@ impl Keep {
         let is_for = |certificate: &Certificate| public.is_none_or(|public| public == public_sha256(certificate));
         if !found.certificate.as_ref().is_none_or(is_for) {
             return Wish::KeyAndCertificate("the certificate is not for the key that was sent".into());
+        }
+        let too_early = found.certificate.as_ref().and_then(|certificate| found.not_yet_valid("it", certificate));
+        if let Some(why) = too_early.filter(|_| can_renew) {
+            return Wish::Certificate(why);
         }
         match request.wish(found.certificate.as_ref(), &authority.certificate, Timestamp::now()) {
             Wish::Certificate(why) if !can_renew => {
@@ -326,6 +350,7 @@ impl Keep {
         let new_authority =
             found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
         let new_certificate = found.certificate.as_ref() != Some(&brought.certificate);
+        found.must_be_valid("the provided certificate", &brought.certificate)?;
         self.may_change_key(found, new_key.then(|| "another one was provided".to_owned()).as_ref())?;
         if !context.check_mode() {
             self.put_authority(context, authority, found, new_authority).await?;
@@ -357,6 +382,7 @@ impl Keep {
         };
         let leaf = authority.issue(&request, key.map_err(failed)?, store).await.map_err(failed)?;
         let certificate = Certificate::parse(&leaf.certificate).map_err(failed)?;
+        found.must_be_valid("the new certificate", &certificate)?;
         let key_sha256 = match &leaf.key {
             Some(key) => Fingerprint::of(key.as_bytes()).sha256,
             None => found.key_sha256.clone().unwrap_or_default(),
@@ -489,5 +515,38 @@ impl Keep {
             before: before.unwrap_or_default(),
             after: format!("{after}until: about {until}\n"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any one will do.
+    const PEM: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBbzCCARWgAwIBAgIUfbd77RQoXAeFwT6t7mo0dE7vB4UwCgYIKoZIzj0EAwIw
+DDEKMAgGA1UEAwwBbjAgFw0yNjExMTgyMTIzMjRaGA8yMTI2MTAyNTIxMjMyNFow
+DDEKMAgGA1UEAwwBbjBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABMo0zfkC+RUc
+D5n1UvtAFZdRZVhoz3KYSSU0nyqGATfB1nu+RrS0yCy9ZcITtQSqEuL+pxRY5cOO
++ZTmGyBOV1CjUzBRMB0GA1UdDgQWBBTImT9q2MaRr3o6Sy0YgjqfXghrHDAfBgNV
+HSMEGDAWgBTImT9q2MaRr3o6Sy0YgjqfXghrHDAPBgNVHRMBAf8EBTADAQH/MAoG
+CCqGSM49BAMCA0gAMEUCIEM4Sl6v102kMhvvBGfjdvY/Dgu3w5MCwO2xl4vBFvpH
+AiEA7MVc4CsPIvnnxPGP3kReG1V6Ov9FaUqNk2OpwOGngoo=
+-----END CERTIFICATE-----
+";
+
+    #[test]
+    fn what_is_valid_only_later_on_the_host_is_not_installed() {
+        let certificate = Certificate::parse(PEM).unwrap();
+        let at = |seconds: i64| {
+            let clock = (certificate.not_before.as_second() + seconds).to_string();
+            Found::of(&Outcome::ok().with("clock", clock))
+        };
+        assert!(at(0).must_be_valid("it", &certificate).is_ok());
+        let why = at(-7200).must_be_valid("the new certificate", &certificate).unwrap_err().to_string();
+        assert!(why.contains("the new certificate is valid only from") && why.contains("set the wrong one"), "{why}");
+        // A host that does not say what time it is.
+        assert!(Found::of(&Outcome::ok()).must_be_valid("it", &certificate).is_ok());
     }
 }

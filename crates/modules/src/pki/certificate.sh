@@ -36,3 +36,4 @@ if look_at certificate "$arg_certificate$next" 644; then
     text=$(cat "$arg_certificate$next") || fail "cannot read $arg_certificate$next"
     result certificate "$text"
 fi
+result clock "$(date +%s)"
