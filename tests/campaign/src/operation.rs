@@ -48,19 +48,24 @@ impl Kind {
     }
 
     /// For a random choice: what takes long, or changes the data, comes less often.
-    pub const OFTEN: [Self; 30] = [
+    pub const OFTEN: [Self; 35] = [
         Self::Site,
         Self::Settings,
         Self::Settings,
         Self::Settings,
+        Self::Settings,
         Self::Restart,
         Self::Restart,
         Self::Restart,
+        Self::Restart,
+        Self::Upgrade,
         Self::Upgrade,
         Self::Upgrade,
         Self::Upgrade,
         Self::Downgrade,
+        Self::Downgrade,
         Self::RotateCa,
+        Self::Defrag,
         Self::Defrag,
         Self::Defrag,
         Self::Rebuild,

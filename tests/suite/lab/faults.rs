@@ -104,13 +104,13 @@ fn a_killed_host_is_gone_and_comes_back_with_its_disks() {
 #[test]
 fn lost_power_takes_what_was_not_synced() {
     let place = Place::new(Kind::Fast, 1);
-    let write = "cd /var/lib/etcd; echo kept > synced; sync; echo lost >> synced; echo lost > unsynced";
+    let write = "cd /var/lib/etcd; echo kept > synced; sync; echo stale >> synced; echo stale > unsynced";
     place.exec(0, write).ends(0);
     place.hosts[0].lose_power().unwrap();
     assert!(!place.hosts[0].is_running() && !place.can_log_in(0));
     place.hosts[0].start().unwrap();
     let said = place.exec(0, "cat /var/lib/etcd/synced; ls /var/lib/etcd").ends(0);
-    assert!(said.stdout.contains("kept") && !said.stdout.contains("lost"), "{}", said.stdout);
+    assert!(said.stdout.contains("kept") && !said.stdout.contains("stale"), "{}", said.stdout);
     assert!(!said.stdout.contains("unsynced"), "{}", said.stdout);
     place.exec(0, "dd if=/dev/zero of=/var/lib/etcd/more bs=4096 count=1 conv=fsync").ends(0);
 }
