@@ -640,7 +640,7 @@ clusters:
 
     #[test]
     fn hosts_that_are_out_of_sight_are_no_lost_quorum() {
-        let replace = request(Verb::Replace, Some("etcd-2"), None, None);
+        let replace = request(Verb::Replace, Some("etcd-2"), Some("etcd-4"), Some("10.0.0.4"));
         let unseen = |failed: &[u64], unreachable: &[&str]| {
             let mut seen = situation(failed);
             seen.unreachable = unreachable.iter().map(|name| ((*name).to_owned(), "timed out".to_owned())).collect();

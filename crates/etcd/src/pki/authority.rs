@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Certificate, Leaf, LeafKey, PkiError, Request, Store, Usage, Wish,
-    leaf::{distinguished_name, set_validity},
+    leaf::{SLACK, distinguished_name, set_validity},
 };
 use crate::{
     inventory::sections::{CaSection, NextCa, TlsSection},
@@ -18,6 +18,8 @@ use crate::{
 };
 
 const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
+/// A new CA stays for years: one that was created by a clock that is hours ahead must not wait for these hours.
+const CA_SLACK: Duration = Duration::from_secs(86_400);
 const SIGN_LIMIT: Duration = Duration::from_secs(60);
 /// What is over before that is of no use.
 const SHORTEST: Duration = Duration::from_secs(3600);
@@ -299,7 +301,7 @@ impl Authority {
         params.distinguished_name = distinguished_name("nobody", None);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        set_validity(&mut params, Timestamp::now(), VALIDITY);
+        set_validity(&mut params, Timestamp::now(), SLACK, VALIDITY);
         Ok(params.self_signed(&key)?.pem())
     }
 }
@@ -321,7 +323,7 @@ impl NewAuthority {
         params.distinguished_name = distinguished_name(&name, tls.organization.as_deref());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_validity(&mut params, Timestamp::now(), tls.ca.validity.map_or(VALIDITY, |validity| validity.0));
+        set_validity(&mut params, Timestamp::now(), CA_SLACK, tls.ca.validity.map_or(VALIDITY, |validity| validity.0));
         let pem = params.self_signed(&key)?.pem();
         let key = Zeroizing::new(key.serialize_pem());
         let sealed_key = seal(key.as_bytes(), &recipients, Form::Armored).map_err(PkiError::new)?;

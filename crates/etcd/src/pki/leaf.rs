@@ -15,7 +15,7 @@ use crate::inventory::sections::{KeyAlgorithm, TlsSection};
 const DAY: Duration = Duration::from_secs(86_400);
 const VALIDITY: Duration = Duration::from_secs(365 * DAY.as_secs());
 /// Clocks differ; a certificate must be good on a machine that is a little behind.
-const SLACK: Duration = Duration::from_secs(3600);
+pub(super) const SLACK: Duration = Duration::from_secs(3600);
 
 /// Who may use a certificate for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Request {
             Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
         };
         params.use_authority_key_identifier_extension = true;
-        set_validity(&mut params, now, self.validity);
+        set_validity(&mut params, now, SLACK, self.validity);
         Ok(params)
     }
 }
@@ -187,10 +187,10 @@ pub(super) fn distinguished_name(common_name: &str, organization: Option<&str>) 
 }
 
 /// From a little before now, and with a serial number that nobody guesses.
-pub(super) fn set_validity(params: &mut CertificateParams, now: Timestamp, validity: Duration) {
+pub(super) fn set_validity(params: &mut CertificateParams, now: Timestamp, slack: Duration, validity: Duration) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
-    params.not_before = epoch + now.saturating_sub(SLACK);
+    params.not_before = epoch + now.saturating_sub(slack);
     // X.509 ends with the year 9999.
     let latest = Duration::from_secs(253_402_300_799);
     params.not_after = epoch + (now + validity).min(latest);
