@@ -2,15 +2,24 @@
 
 use std::{fs, path::PathBuf};
 
-/// How far it is back. What was issued before is valid from an hour before that on, as certificates of etcdrun are.
-const BACK: &str = "-3600";
+use crate::fault::Fault;
 
-/// The environment of a command whose clock is back; nothing without the package faketime.
-pub fn back() -> Option<[(&'static str, String); 5]> {
+/// The clock of a command with this fault, in seconds; nothing if its clock is right. What was issued before it was set back is valid from
+/// an hour before that on, as certificates of etcdrun are; what is issued while it is ahead is valid only later.
+pub fn shift(fault: Fault) -> Option<i64> {
+    match fault {
+        Fault::ClockBack => Some(-3600),
+        Fault::ClockAhead => Some(7200),
+        _ => None,
+    }
+}
+
+/// The environment of a command whose clock is wrong; nothing without the package faketime.
+pub fn shifted(seconds: i64) -> Option<[(&'static str, String); 5]> {
     let library = library()?.display().to_string();
     Some([
         ("LD_PRELOAD", library),
-        ("FAKETIME", BACK.to_owned()),
+        ("FAKETIME", format!("{seconds:+}")),
         // A clock that is set back leaves the one that only counts as it is, and the times of files.
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
         ("NO_FAKE_STAT", "1".to_owned()),

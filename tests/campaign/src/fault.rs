@@ -28,6 +28,8 @@ pub enum Fault {
     SplitOperators,
     /// The clock of the operator's machine is an hour behind for the whole command.
     ClockBack,
+    /// The clock of the operator's machine is two hours ahead during a command.
+    ClockAhead,
     /// The disk with the operator's state takes no byte more.
     OperatorDiskFull,
     /// A server is killed; systemd starts it again.
@@ -64,8 +66,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Those that are drawn. `SplitOperators` was never tried, and is played only where it is named.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::OperatorDiesBefore,
         Self::OperatorDiesIn,
         Self::OperatorDiesUnsynced,
@@ -74,7 +75,9 @@ impl Fault {
         Self::OperatorSleeps,
         Self::OperatorCut,
         Self::SecondOperator,
+        Self::SplitOperators,
         Self::ClockBack,
+        Self::ClockAhead,
         Self::OperatorDiskFull,
         Self::ServerKilled,
         Self::ServerStopped,
@@ -110,7 +113,7 @@ impl Fault {
 
     /// Whether a command has it when it begins.
     pub fn is_there_from_the_start(self) -> bool {
-        self.place_of_death().is_some() || self == Self::ClockBack
+        self.place_of_death().is_some() || matches!(self, Self::ClockBack | Self::ClockAhead)
     }
 
     /// Whether the operator does not live to see its end.
@@ -126,6 +129,7 @@ impl Fault {
             Self::SecondOperator,
             Self::SplitOperators,
             Self::ClockBack,
+            Self::ClockAhead,
             Self::OperatorDiskFull,
         ];
         self.kills_operator() || others.contains(&self)
@@ -227,6 +231,7 @@ impl Fault {
             | Self::SecondOperator
             | Self::SplitOperators
             | Self::ClockBack
+            | Self::ClockAhead
             | Self::OperatorDiskFull
             // It needs the key of the CA, which the operator has.
             | Self::CertificateExpired => {}

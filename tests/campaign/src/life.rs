@@ -326,7 +326,7 @@ impl<'a> Life<'a> {
                 // Which CA has signed what is not known as long as it is rotated.
                 Fault::CertificateExpired => operation.kind == Kind::RotateCa,
                 // It is chosen by the time of day which backup is the newest.
-                Fault::ClockBack => operation.replaces_data || operation.kind == Kind::Elsewhere,
+                Fault::ClockBack | Fault::ClockAhead => operation.replaces_data || operation.kind == Kind::Elsewhere,
                 // The second one is at the host that no member has.
                 Fault::SplitOperators => members.len() < 3 || matches!(operation.kind, Kind::Move | Kind::Add),
                 _ => false,
@@ -373,7 +373,7 @@ impl<'a> Life<'a> {
             Some(format!("{place}:{}", planned.record(of)))
         });
         let mut variables: Vec<(&str, &str)> = death.iter().map(|death| ("ETCDRUN_TEST_DIE", death.as_str())).collect();
-        let clock = planned.iter().find(|planned| planned.fault == Fault::ClockBack).map(|_| clock::back());
+        let clock = planned.iter().find_map(|planned| clock::shift(planned.fault)).map(clock::shifted);
         let clock = clock.map(|clock| clock.context("there is no libfaketime; `apt-get install faketime`"));
         let clock = clock.transpose()?;
         variables.extend(clock.iter().flatten().map(|(name, value)| (*name, value.as_str())));
