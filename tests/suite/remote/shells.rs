@@ -382,6 +382,15 @@ async fn the_shell_outlives_a_brief_step_that_fails() {
     }
 }
 
+/// The script was there, so nobody knows whether it ran.
+#[tokio::test]
+async fn a_session_that_is_cut_before_it_says_anything_may_have_run() {
+    let error = run(&["sh", "-c", "read -r _; kill -9 $$"], vec![step("true")]).await.unwrap_err();
+    assert!(matches!(error, RemoteError::Lost(_)), "{error:?}");
+    let error = run(&["sh", "-c", "read -r _; exit 1"], vec![step("true")]).await.unwrap_err();
+    assert!(matches!(error, RemoteError::Protocol(_)), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_killed_runner_is_an_error_and_not_a_hang() {
     for shell in SHELLS {

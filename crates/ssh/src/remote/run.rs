@@ -20,6 +20,7 @@ use super::{
     sudo,
 };
 use crate::model::Outcome;
+use etcdrun_base::mutant::{is_off, repair};
 
 pub(super) const KILL: &str = include_str!("kill.sh");
 const STOP: &str = include_str!("stop.sh");
@@ -277,7 +278,9 @@ impl<'a> Run<'a> {
                 .into(),
             );
         }
-        if self.used {
+        // A shell that ends by itself has a code. Without one the session was cut, and what it had read may have run.
+        let is_cut = self.sent && !matches!(ending, Some(Exit::Code(_))) && !is_off(repair::CUT_SESSION);
+        if self.used || is_cut {
             return RemoteError::Lost(format!("the shell on the host ended ({how})").into());
         }
         let said = self.reader.noise();

@@ -238,7 +238,9 @@ impl Locks {
         });
         let answers: Answers = stream::iter(asking).buffer_unordered(self.forks).collect().await;
         if !look {
-            let may_have = |answer: &Result<_, RemoteError>| matches!(answer, Ok(_) | Err(RemoteError::Lost(_)));
+            let may_have = |answer: &Result<_, RemoteError>| {
+                matches!(answer, Ok(_) | Err(RemoteError::Lost(_) | RemoteError::TimedOut(_)))
+            };
             let touched = answers.iter().filter(|(_, answer)| may_have(answer)).map(|(host, _)| *host);
             lock(&self.touched).extend(touched);
         }
