@@ -40,6 +40,8 @@ pub mod repair {
     pub const IN_SIGHT: &str = "in-sight";
     /// Certificates are installed that are not valid yet by the clock of the host.
     pub const NOT_YET_VALID: &str = "not-yet-valid";
+    /// A session that was cut before it said anything counts as one that ran nothing.
+    pub const CUT_SESSION: &str = "cut-session";
     /// Only the leader is asked for a change of members.
     pub const ASK_OTHERS: &str = "ask-others";
     /// A member starts at a new address that etcd does not know.
@@ -136,6 +138,7 @@ pub mod repair {
         STRANGERS,
         IN_SIGHT,
         NOT_YET_VALID,
+        CUT_SESSION,
         ASK_OTHERS,
         TELL_ADDRESS,
         UNLOCK_ALL,

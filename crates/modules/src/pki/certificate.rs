@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -29,6 +29,9 @@ const LOOK: &str = concat!(
     include_str!("pair.sh"),
     include_str!("certificate.sh")
 );
+
+/// How exactly the clock of a target is known: its answer takes time, and some CAs do not backdate what they sign.
+const MEASURED: SignedDuration = SignedDuration::from_secs(60);
 
 const SWAP: &str = concat!(include_str!("../support/staged.sh"), include_str!("pair.sh"), "put_pair\n");
 
@@ -123,8 +126,8 @@ struct Found {
     certificate: Option<Certificate>,
     key_sha256: Option<String>,
     authority_sha256: Option<String>,
-    /// The time there.
-    clock: Option<Timestamp>,
+    /// How far the clock there is behind that of this machine.
+    lag: Option<SignedDuration>,
     /// Owner or mode of something was changed.
     fixed: bool,
     /// Key and certificate are those that wait for the restart.
@@ -200,7 +203,10 @@ impl Found {
             certificate: text("certificate").and_then(|pem| Certificate::parse(pem).ok()),
             key_sha256: text("key_sha256").map(str::to_owned),
             authority_sha256: text("authority_sha256").map(str::to_owned),
-            clock: text("clock").and_then(|clock| Timestamp::from_second(clock.parse().ok()?).ok()),
+            lag: text("clock").and_then(|clock| {
+                let clock = Timestamp::from_second(clock.parse().ok()?).ok()?;
+                Some(Timestamp::now().duration_since(clock))
+            }),
             fixed: looked.changed,
             is_staged: looked.data.contains_key("staged"),
             key_waits: looked.data.contains_key("key_waits"),
@@ -211,8 +217,11 @@ impl Found {
     /// Why the others would not accept it: it is valid only later, by the clock of the target. Whoever issued it was ahead by more than the
     /// hour that certificates are backdated.
     fn not_yet_valid(&self, what: &str, certificate: &Certificate) -> Option<String> {
-        let clock = self.clock.filter(|clock| certificate.not_before > *clock && !is_off(repair::NOT_YET_VALID))?;
-        Some(format!("{what} is valid only from {} on, and the clock there says {clock}", certificate.not_before))
+        let clock = Timestamp::now().checked_sub(self.lag?).ok()?;
+        let is_too_early = certificate.not_before.duration_since(clock) > MEASURED;
+        (is_too_early && !is_off(repair::NOT_YET_VALID)).then(|| {
+            format!("{what} is valid only from {} on, and the clock there says {clock:.0}", certificate.not_before)
+        })
     }
 
     fn must_be_valid(&self, what: &str, certificate: &Certificate) -> Result<(), ActionError> {
