@@ -1,4 +1,4 @@
-//! Power that is lost for good: what was written to the data disk, and nobody has waited for, is gone.
+//! Power that is lost for good: what was written to the data disk without a sync is gone.
 
 #![allow(unsafe_code, reason = "the ioctl of ext4 has no safe wrapper; this file has nothing else")]
 

@@ -382,7 +382,7 @@ async fn the_shell_outlives_a_brief_step_that_fails() {
     }
 }
 
-/// The script was there, so nobody knows whether it ran.
+/// The script had arrived, so it may have run.
 #[tokio::test]
 async fn a_session_that_is_cut_before_it_says_anything_may_have_run() {
     let error = run(&["sh", "-c", "read -r _; kill -9 $$"], vec![step("true")]).await.unwrap_err();

@@ -214,8 +214,8 @@ impl Found {
         }
     }
 
-    /// Why the others would not accept it: it is valid only later, by the clock of the target. Whoever issued it was ahead by more than the
-    /// hour that certificates are backdated.
+    /// Why other members would not accept it: by the clock of the target it is valid only later. The machine that issued it was ahead by
+    /// more than the hour that certificates are backdated.
     fn not_yet_valid(&self, what: &str, certificate: &Certificate) -> Option<String> {
         let clock = Timestamp::now().checked_sub(self.lag?).ok()?;
         let is_too_early = certificate.not_before.duration_since(clock) > MEASURED;
