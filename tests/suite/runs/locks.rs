@@ -221,6 +221,31 @@ fn a_host_that_comes_back_with_the_lock_of_another_run_is_not_changed() {
 }
 
 #[test]
+fn a_host_that_is_out_of_reach_at_the_end_is_named_with_what_removes_its_lock() {
+    let (bench, mut other) = with_one_down(
+        r#"
+- name: First
+  hosts: h2
+  tasks: [{ name: Mark, file: { path: DIR, state: directory } }]
+- name: Second
+  hosts: h1
+  tasks: [{ name: Wait, shell: "echo x >>DIR/h1; while test -d DIR && ! test -e DIR/go; do sleep 0.05; done" }]
+"#,
+    );
+    other.restart();
+    let run = start(&bench, &[]);
+    wait_for(&bench, "work/h1");
+    other.kill();
+    bench.folder.write("work/go", "");
+    let said = ends(run, 0);
+    let unlock = format!("`etcdrun unlock {}` removes it", bench.run_id());
+    for part in ["h2 may still have the lock of this run", &unlock] {
+        assert!(said.contains(part), "lacks {part:?}:\n{said}");
+    }
+    assert_eq!(locks(&bench), ["host-h2.lock"]);
+}
+
+#[test]
 fn a_host_that_can_keep_no_lock_is_not_changed() {
     let bench = Bench::new(1, "- hosts: all\n  tasks:\n    - { name: Mark, shell: 'echo x >>DIR' }\n");
     bench.folder.write("blocked", "");

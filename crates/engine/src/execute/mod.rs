@@ -42,7 +42,7 @@ pub use visit::Visit;
 use crate::{
     graph::Graph,
     inventory::Inventory,
-    model::{Emitter, EventKind, RunResult},
+    model::{Emitter, EventKind, PlanCounts, RunResult},
     remote::Release,
     source::Sources,
     ssh::Connector,
@@ -65,38 +65,57 @@ pub struct Run {
     pub scope: Arc<RunScope>,
 }
 
-/// Runs the graph to its end, or to where it can go.
+/// Runs the graph to its end, or to where it can go. Its last event comes once the locks are released: what there is to say about
+/// them comes before it.
 pub async fn run(run: Run) -> RunResult {
     let rehearsal = rehearsal::of(&run);
     let context = Arc::new(context::Context::new(run));
     if let Err(refused) = context.locks.take(|| wanted::Wanted::by(&context.graph, &context.inventory)).await {
         let (messages, result) = refused.end();
         messages.into_iter().for_each(|msg| context.emitter.emit(EventKind::Warning { msg }));
-        let (run, execs) = (context.options.run_id.clone(), context.fleet.execs());
-        context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
-        context.fleet.close(false).await;
-        return result;
+        return end(&context, Through::nothing(&context, result), false).await;
     }
     if let Err(result) = rehearsal::agrees(&context, rehearsal).await {
         context.locks.release(Release::Only).await;
-        context.fleet.close(false).await;
-        return result;
+        return end(&context, Through::nothing(&context, result), false).await;
     }
-    let result = scheduled(&context).await;
+    let through = scheduled(&context).await;
+    let result = through.result;
     // What hosts remember of commands is of use until it is known here that all of them are done.
     let is_over = result == RunResult::Success && context.recorder.through(result).await.is_ok();
     context.locks.release(if is_over { Release::AndForget } else { Release::Only }).await;
+    end(&context, through, is_over).await
+}
+
+async fn end(context: &context::Context, through: Through, is_over: bool) -> RunResult {
+    let Through { result, seconds, execs, plan } = through;
+    let run = context.options.run_id.clone();
+    context.emitter.emit(EventKind::RunFinished { run, seconds, result, execs, plan });
     context.fleet.close(is_over).await;
     result
 }
 
 /// In a task of its own: each node that ends wakes the scheduler, which costs more outside of the runtime's threads.
-async fn scheduled(context: &Arc<context::Context>) -> RunResult {
+async fn scheduled(context: &Arc<context::Context>) -> Through {
     let mut scheduler = tokio::task::JoinSet::new();
     scheduler.spawn(scheduler::Scheduler::new(context.clone()).run());
     match scheduler.join_next().await {
-        Some(Ok(result)) => result,
+        Some(Ok(through)) => through,
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        _ => RunResult::Interrupted,
+        _ => Through::nothing(context, RunResult::Interrupted),
+    }
+}
+
+/// What came of a graph.
+struct Through {
+    result: RunResult,
+    seconds: f64,
+    execs: u64,
+    plan: Option<PlanCounts>,
+}
+
+impl Through {
+    fn nothing(context: &context::Context, result: RunResult) -> Self {
+        Self { result, seconds: 0.0, execs: context.fleet.execs(), plan: None }
     }
 }

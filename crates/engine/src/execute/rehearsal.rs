@@ -37,7 +37,7 @@ pub(super) async fn agrees(context: &Context, rehearsal: Run) -> Result<(), RunR
     let Some(planned) = context.options.planned.clone() else { return Ok(()) };
     let predictions = rehearsal.options.predictions.clone();
     let looking = Arc::new(Context::new(rehearsal));
-    let result = Scheduler::new(looking.clone()).run().await;
+    let result = Scheduler::new(looking.clone()).run().await.result;
     looking.fleet.close(false).await;
     let result = match result {
         RunResult::Success | RunResult::Failed => {
@@ -54,8 +54,6 @@ pub(super) async fn agrees(context: &Context, rehearsal: Run) -> Result<(), RunR
             other
         }
     };
-    let (run, execs) = (context.options.run_id.clone(), context.fleet.execs());
-    context.emitter.emit(EventKind::RunFinished { run, seconds: 0.0, result, execs, plan: None });
     Err(result)
 }
 

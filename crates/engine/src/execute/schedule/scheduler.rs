@@ -13,6 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::execute::{
+    Through,
     context::Context,
     node::{Finished, NodeRun},
     segment::{self, SegmentJob},
@@ -113,7 +114,7 @@ impl Scheduler {
         scheduler
     }
 
-    pub(in crate::execute) async fn run(mut self) -> RunResult {
+    pub(in crate::execute) async fn run(mut self) -> Through {
         let started = Instant::now();
         self.run_started();
         loop {
@@ -125,11 +126,9 @@ impl Scheduler {
             self.wait_for_one().await;
         }
         let result = if self.interrupted { RunResult::Interrupted } else { self.result };
-        let run = self.context.options.run_id.clone();
         let (seconds, execs) = (started.elapsed().as_secs_f64(), self.context.fleet.execs());
         let plan = self.context.options.check_mode.then(|| self.context.options.predictions.counts());
-        self.context.emitter.emit(EventKind::RunFinished { run, seconds, result, execs, plan });
-        result
+        Through { result, seconds, execs, plan }
     }
 
     fn run_started(&self) {
