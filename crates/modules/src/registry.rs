@@ -10,6 +10,7 @@ pub static MODULES: &[ModuleSpec] = &[
     ModuleSpec::of::<super::files::copy::Copy>(),
     ModuleSpec::of::<super::control::debug::Debug>(),
     ModuleSpec::of::<super::files::download::Download>(),
+    ModuleSpec::of::<super::etcd::addresses::EtcdAddresses>(),
     ModuleSpec::of::<super::etcd::alarm::EtcdAlarm>(),
     ModuleSpec::of::<super::etcd::auth::EtcdAuth>(),
     ModuleSpec::of::<super::etcd::backup::EtcdBackup>(),

@@ -1,5 +1,6 @@
 //! Modules about clusters of etcd and their members.
 
+pub(super) mod addresses;
 pub(super) mod alarm;
 mod apart;
 pub(super) mod auth;
