@@ -29,6 +29,8 @@ impl Keeping<'_> {
                 .help("`etcdrun playbook site.yaml` creates it; --state-dir names another directory")
         };
         let kept = self.store.trusted()?;
+        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
+        let there = self.client("root")?.filter(|(pem, _)| is_good(pem));
         if auth.method() == AuthMethod::Password {
             // Until it is played, another one in the inventory is only a wish.
             let password = match self.password("root")? {
@@ -36,10 +38,8 @@ impl Keeping<'_> {
                 None => auth.root_password.clone().map(Into::into),
             };
             let authority = kept.ok_or_else(no_authority)?;
-            return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: None });
+            return Ok(Credential { authority, login: password.map(|it| ("root".into(), it)), identity: there });
         }
-        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
-        let there = self.client("root")?.filter(|(pem, _)| is_good(pem));
         if let (Some(authority), Some(identity)) = (kept, there) {
             return Ok(Credential { authority, identity: Some(identity), login: None });
         }
