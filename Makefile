@@ -62,7 +62,7 @@ campaign: setup-tests lab ## play random operations with faults on random cluste
 
 matrix: setup-tests lab ## play the whole life of a cluster, without faults, for every pair of settings: LANES=; ROWS=3,7: only these
 	cargo build --locked --workspace
-	@.ci/lanes $(LANES) matrix target/matrix --matrix $(if $(ROWS),--rows $(ROWS))
+	@.ci/lanes $(LANES) row target/matrix --matrix $(if $(ROWS),--rows $(ROWS))
 
 mutants: setup-tests lab ## switch each gate rule, policy and repair off, and see which test notices
 	cargo build --locked --workspace

@@ -198,15 +198,16 @@ impl Fault {
             Self::ServerHangs => drop(host.run(&["systemctl", "kill", "-s", "STOP", "etcd"])),
             Self::DiskHangs => {
                 // Processes that wait for it cannot be killed: it ends by itself, also if the campaign does not live to end it.
-                let hang =
-                    format!("systemd-run --on-active=20s fsfreeze --unfreeze {DISK} && fsfreeze --freeze {DISK}");
+                let hang = format!(
+                    "mountpoint -q {DISK} && systemd-run --on-active=20s fsfreeze --unfreeze {DISK} && fsfreeze --freeze {DISK}"
+                );
                 drop(host.run(&["sh", "-c", &hang]));
             }
             Self::DiskSlow => {
                 // It ends by itself, as above. Without a hurry: what waits for the disk must be able to go on in between.
                 let turns = "for turn in 1 2 3 4 5 6 7 8 9 10 11";
                 let slow = format!("fsfreeze --freeze {DISK}; sleep 1.5; fsfreeze --unfreeze {DISK}; sleep 0.3");
-                let script = format!("{turns}; do {slow}; done");
+                let script = format!("mountpoint -q {DISK} || exit 0; {turns}; do {slow}; done");
                 drop(host.run(&["systemd-run", "--collect", SLOW, "sh", "-c", &script]));
             }
             Self::BitsFlipped => {
@@ -220,8 +221,10 @@ impl Fault {
                 let lose = format!("systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf {data}/*");
                 drop(host.run(&["sh", "-c", &lose]));
             }
-            Self::DiskFull => host.fill(DISK)?,
-            Self::OperatorDiesBefore
+            // A disk that etcdrun mounts is not there before that, and without it this machine's would be filled.
+            Self::DiskFull if host.has_own_disk(DISK)? => host.fill(DISK)?,
+            Self::DiskFull
+            | Self::OperatorDiesBefore
             | Self::OperatorDiesIn
             | Self::OperatorDiesUnsynced
             | Self::OperatorDiesAfter
@@ -255,7 +258,9 @@ impl Fault {
                 drop(host.run(&["sh", "-c", &end]));
             }
             Self::DiskFull => {
-                host.empty(DISK)?;
+                if host.has_own_disk(DISK)? {
+                    host.empty(DISK)?;
+                }
                 // It has ended for want of room, more often than systemd puts up with.
                 drop(host.run(&["sh", "-c", "systemctl reset-failed etcd; systemctl start --no-block etcd"]));
             }

@@ -89,6 +89,8 @@ pub struct Life<'a> {
     step_begun: i64,
     /// Members whose disks were lost by a fault in this operation, and that were not replaced yet.
     lost: Vec<String>,
+    /// Runs whose locks may still be on a host that was out of reach at their end: they have said so.
+    told_to_unlock: Vec<String>,
     /// Those of them that may serve with a database that has flipped bits.
     flipped: Vec<String>,
     aged: Vec<Aged>,
@@ -146,6 +148,12 @@ impl Other {
     }
 }
 
+/// The runs whose locks may still be on a host, as a command has said.
+fn to_unlock(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter(|line| line.contains("may still have the lock"));
+    lines.filter_map(|line| Some(line.split_once("`etcdrun unlock ")?.1.split_once('`')?.0))
+}
+
 /// Whether a command that has come to its end had the lock of the cluster all the time.
 fn locks_cluster(words: &[&str]) -> bool {
     matches!(words[0], "playbook" | "member")
@@ -193,6 +201,7 @@ impl<'a> Life<'a> {
             number: 0,
             step_begun: 0,
             lost: Vec::new(),
+            told_to_unlock: Vec::new(),
             flipped: Vec::new(),
             aged: Vec::new(),
             split: None,
@@ -725,7 +734,7 @@ impl<'a> Life<'a> {
     }
 
     /// What has to be so of every command, however it ended.
-    fn look_at(&self, said: &Said, step: &mut Step) {
+    fn look_at(&mut self, said: &Said, step: &mut Step) {
         // What a command can end with; nothing if it was killed.
         let is_full = |fault: &Happened| fault.fault == Fault::OperatorDiskFull && !fault.came_too_late;
         let is_local =
@@ -736,6 +745,7 @@ impl<'a> Life<'a> {
         if said.text.contains("panicked at") {
             step.violations.push(format!("a command panicked:\n{}", said.text));
         }
+        self.told_to_unlock.extend(to_unlock(&said.text).map(str::to_owned));
         for secret in [ROOT_PASSWORD, USER_PASSWORD, "PRIVATE KEY-----"] {
             if said.text.contains(secret) {
                 step.violations.push(format!("an output shows `{secret}`:\n{}", said.text));
@@ -783,6 +793,10 @@ impl<'a> Life<'a> {
 
     /// Nothing of a run is on a host, and no journal has a secret.
     fn nothing_is_left(&mut self, step: &mut Step) -> Result<()> {
+        // What was out of reach at the end of a run, and said so.
+        for run in std::mem::take(&mut self.told_to_unlock) {
+            self.site.operator.run(&["unlock", &run])?;
+        }
         for member in self.site.members()? {
             let look = "ls -d /var/tmp/etcdrun-locks/*.lock /run/etcdrun-etcd /etc/etcd/*.new /etc/etcd/*.next /etc/etcd/pki/*.next 2>/dev/null; true";
             let left = member.host.run(&["sh", "-c", look])?;

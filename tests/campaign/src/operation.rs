@@ -131,6 +131,11 @@ impl Operation {
         let small = members.len() < 3;
         let mut cause = None;
         let allow: &[&str] = if small { &["--allow-outage"] } else { &[] };
+        // The rule `patch-before-replace`.
+        let grows = matches!(kind, Kind::Move | Kind::Add);
+        if grows && site.version == "3.5.16" {
+            return Ok(None);
+        }
         let outage: &[&str] = if small { &["-e", "rollout_allow_outage=true"] } else { &[] };
         let play = |name: &str| words(&[&["playbook", name], outage].concat());
         let mut commands = match kind {

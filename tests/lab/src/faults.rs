@@ -3,7 +3,7 @@
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -24,6 +24,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// So many bytes are turned over at a place.
 const CORRUPT: u64 = 16;
 const PAGE: u64 = 4096;
+/// The number that the kernel gives to all of them.
+const LOOP_DEVICES: u32 = 7;
 
 impl Host {
     pub fn link_fault(&self) -> Result<LinkFault> {
@@ -101,11 +103,17 @@ impl Host {
 
     /// Only the data disk is the host's own; the rest is this machine's, which nobody wants full.
     fn check_own_disk(&self, folder: &str) -> Result<()> {
-        let device = self.run(&["df", "--output=source", folder])?;
-        if !device.contains("/dev/loop") {
+        if !self.has_own_disk(folder)? {
             bail!("{folder} of {} is not on its data disk but on this machine's disk or in its memory", self.name());
         }
         Ok(())
+    }
+
+    /// Whether a folder is on the host's data disk, and that is mounted.
+    pub fn has_own_disk(&self, folder: &str) -> Result<bool> {
+        let inside = self.path(folder)?;
+        let folder = fs::metadata(&inside).with_context(|| format!("could not look at {}", inside.display()))?;
+        Ok(libc::major(folder.dev()) == LOOP_DEVICES)
     }
 
     /// Turns over every bit of some bytes in the middle of a file.

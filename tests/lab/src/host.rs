@@ -360,9 +360,11 @@ impl Host {
     /// Takes the power away, and with it what was written to the data disk and was not synced. The rest of the host is on a disk of
     /// this machine, whose power is not lost.
     pub fn lose_power(&self) -> Result<()> {
-        let leader = self.leader()?.as_raw_pid();
         let place = self.record.kind.disk_place();
-        power::stop_writing(Path::new(&format!("/proc/{leader}/root{place}")))?;
+        // If it is not mounted, nothing was written to it, and this machine's filesystem is at its place.
+        if self.has_own_disk(place)? {
+            power::stop_writing(&self.path(place)?)?;
+        }
         self.kill()?;
         // As long as the old mount has it, another one would read what is only in memory.
         self.await_off()
