@@ -46,6 +46,10 @@ pub mod repair {
     pub const ASK_OTHERS: &str = "ask-others";
     /// A member starts at a new address that etcd does not know.
     pub const TELL_ADDRESS: &str = "tell-address";
+    /// No snapshots are forced before etcd 3.6 reads a log from which it would count wrong voters.
+    pub const RIGHT_VOTERS: &str = "right-voters";
+    /// Where no client writes, a member that starts with a snapshot waits for an entry.
+    pub const ENTRY_AT_START: &str = "entry-at-start";
     /// `unlock` asks only hosts of today's inventory.
     pub const UNLOCK_ALL: &str = "unlock-all";
     /// A restore that is resumed does not ask again whether the cluster serves.
@@ -141,6 +145,8 @@ pub mod repair {
         CUT_SESSION,
         ASK_OTHERS,
         TELL_ADDRESS,
+        RIGHT_VOTERS,
+        ENTRY_AT_START,
         UNLOCK_ALL,
         SERVES_AGAIN,
         RESTORE_PROOF,

@@ -241,3 +241,68 @@ fn one_member_is_upgraded_if_the_operator_says_so() {
     site.place.folder.run(&[&restart[..], &["--allow-outage"]].concat()).ends(0);
     all_run(&site, &target);
 }
+
+/// What Raft itself counts on a member, by what it says when it starts; etcd's list is another thing.
+fn voters_of_raft(site: &Site, place: usize) -> Vec<u64> {
+    let look = "journalctl -u etcd -o cat --no-pager | sed -n 's/.*switched to configuration voters=(\\([0-9 ]*\\)).*/\\1/p' | tail -n 1";
+    let said = site.place.hosts[place].run(&["sh", "-c", look]).unwrap();
+    let mut voters: Vec<u64> = said.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    voters.sort_unstable();
+    voters
+}
+
+/// More than a server reads at once from its log when it starts.
+fn write_megabytes(site: &Site) {
+    let value = "x".repeat(100_000);
+    for number in 0..30 {
+        site.etcdctl(&["put", &format!("/large/{number}"), &value]);
+    }
+}
+
+/// A machine takes the place of a member, and another member restarts twice, so that it reads its log twice.
+fn all_know_the_voters_after_two_restarts(site: &mut Site) {
+    let (spare, address) = (site.place.hosts[3].name().to_owned(), site.place.hosts[3].address().to_string());
+    let run = |words: &[&str]| site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat()).ends(0);
+    run(&["member", "replace", &site.names[2], "--new-name", &spare, "--ip", &address, "--yes"]);
+    let restarted = site.names[0].clone();
+    for _ in 0..2 {
+        run(&["member", "restart", &restarted, "--yes"]);
+    }
+    site.now_members(&[0, 1, 3]);
+    site.is_served_by_all();
+    let list = site.etcdctl(&["member", "list"]);
+    let mut listed: Vec<u64> =
+        list.lines().map(|line| u64::from_str_radix(line.split(',').next().unwrap(), 16).unwrap()).collect();
+    listed.sort_unstable();
+    for place in [0, 1, 3] {
+        assert_eq!(voters_of_raft(site, place), listed, "{place}: {list}");
+    }
+}
+
+/// etcd 3.6 that reads the log of a 3.5 takes the version in it for a downgrade and writes a snapshot in the midst of it, with the
+/// members of now and the voters of then. After the next start it counts those of then.
+#[test]
+fn after_an_upgrade_to_3_6_every_member_counts_the_right_voters() {
+    let mut site = Site::formed_beside(3, 1, "3.5", NO_AUTH);
+    write_megabytes(&site);
+    let target = etcd("3.6").unwrap().version;
+    wants(&site, &etcd("3.5").unwrap().version, &target, &releases(&["3.6"]));
+    upgrade(&site).ends(0);
+    all_know_the_voters_after_two_restarts(&mut site);
+}
+
+/// As long as a member is not there, the others do not know its version, and begin with 3.0.
+const LATE: &str = "mkdir -p /etc/systemd/system/etcd.service.d
+printf '[Service]\\nExecStartPre=/bin/sleep 4\\n' >/etc/systemd/system/etcd.service.d/late.conf";
+
+#[test]
+fn members_that_began_with_3_0_count_the_right_voters() {
+    let site = Site::new(3, "3.6", NO_AUTH);
+    site.place.hosts[2].run(&["sh", "-c", LATE]).unwrap();
+    site.play(&[]).ends(0);
+    let look = "journalctl -u etcd -o cat --no-pager | grep -c '\"cluster-version\":\"3.0\"'";
+    assert_ne!(site.place.hosts[0].run(&["sh", "-c", look]).unwrap().trim(), "0");
+    let mut site = site.beside(1);
+    write_megabytes(&site);
+    all_know_the_voters_after_two_restarts(&mut site);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{AlarmAction, AlarmType};
+use etcd_client::{AlarmAction, AlarmType, Client};
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,13 +16,19 @@ use crate::{
     model::{Disruption, Effects, Outcome, Seconds, Value},
     remote::Payload,
 };
-use etcdrun_etcd::etcd::{MemberClient, observe::observe};
+use etcdrun_base::mutant::{is_off, repair};
+use etcdrun_etcd::etcd::{
+    EtcdError, MemberClient,
+    observe::{Observation, observe},
+};
 
 /// Forces a Raft snapshot on every member, so that its current log is in a snapshot on disk.
 ///
 /// When etcd starts, it reads its log from the last snapshot on. etcd 3.7 cannot read entries of 3.5, and panics,
-/// so this belongs between 3.6 and 3.7. Members create a snapshot after `snapshot-count` entries: entries
-/// that change nothing are added until all have created one. No data changes, and no revision.
+/// so this belongs between 3.6 and 3.7. And etcd 3.6 and 3.7 may count wrong voters after they have read an older cluster version twice
+/// and members have changed: so it also belongs behind an upgrade to 3.6, and before the first change of members of a new cluster,
+/// which begins with version 3.0 if a member is late. Members create a snapshot after `snapshot-count` entries: entries that change
+/// nothing are added until all have created one. No data changes, and no revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdCheckpoint {
@@ -31,9 +37,22 @@ pub struct EtcdCheckpoint {
     /// The data directory on the members.
     #[serde(default = "super::data_dir")]
     data_dir: String,
+    /// Only where etcd could count wrong voters otherwise.
+    #[serde(default)]
+    only: Option<Only>,
     /// The timeout.
     #[serde(default = "patience")]
     timeout: Seconds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Only {
+    /// If the log of a member has more than etcd reads in one piece.
+    LongLogs,
+    /// If such a log also goes back to the beginning of the cluster, and the members run 3.6 or later. A snapshot that does not come
+    /// in time is no failure.
+    YoungLogs,
 }
 
 fn patience() -> Seconds {
@@ -63,11 +82,23 @@ impl Module for EtcdCheckpoint {
     }
 }
 
+/// What a member has on its disk.
+struct Log {
+    /// The index of its newest snapshot.
+    snapshot: u64,
+    /// About how much is in its files.
+    bytes: u64,
+}
+
 struct Push {
     module: EtcdCheckpoint,
     cluster: Cluster,
 }
 
+/// etcd reads a megabyte at once; zeros are not counted.
+const ONE_PIECE: u64 = 256 << 10;
+/// What comes before is the beginning of a cluster. etcd 3.6 creates its first snapshot here, unless its settings say otherwise.
+const YOUNG: u64 = 10_000;
 const LOOK: Duration = Duration::from_secs(10);
 /// Entries that are on their way at the same time: few, since the writes of clients wait behind them.
 const AT_ONCE: usize = 8;
@@ -85,6 +116,12 @@ impl EngineAction for Push {
             let seen = observe(&clients, LOOK).await;
             let leader = leader(&clients, &seen)?;
             let index = seen.mark().unwrap_or(u64::MAX);
+            if !self.is_needed(context, &seen).await? {
+                return Ok(Outcome {
+                    msg: "etcd counts the right voters with these logs".into(),
+                    ..Outcome::ok()
+                });
+            }
             fence(context).await?;
             let start = Instant::now();
             let mut entries = 0;
@@ -99,7 +136,10 @@ impl EngineAction for Push {
                     let msg = format!(
                         "{late} has not put its log into a snapshot after {entries} more entries; is `snapshot-count` very high? set it to 10000, or let the cluster take more writes"
                     );
-                    return Ok(Outcome { refused: true, ..Outcome::failed(msg) });
+                    return Ok(match self.module.only {
+                        Some(Only::YoungLogs) => Outcome { msg, ..Outcome::changed() },
+                        _ => Outcome { refused: true, ..Outcome::failed(msg) },
+                    });
                 }
                 entries += add(leader).await?;
                 context.wait(PAUSE).await?;
@@ -108,34 +148,60 @@ impl EngineAction for Push {
     }
 }
 
-/// Adds entries to the log that change nothing: questions about alarms, which go through it.
+/// Adds entries to the log that change nothing.
 async fn add(leader: &MemberClient) -> Result<usize, ActionError> {
     let client = leader.client().await.map_err(etcd_failed)?;
     for _ in 0..ROUND / AT_ONCE {
-        let ask = |_| {
-            let mut client = client.clone();
-            async move { leader.bounded(client.alarm(AlarmAction::Get, AlarmType::None, None)).await }
-        };
-        for answer in join_all((0..AT_ONCE).map(ask)).await {
+        for answer in join_all((0..AT_ONCE).map(|_| add_one(leader, client.clone()))).await {
             answer.map_err(etcd_failed)?;
         }
     }
     Ok(ROUND)
 }
 
+/// A question about alarms goes through the log, and changes nothing.
+pub(super) async fn add_one(leader: &MemberClient, mut client: Client) -> Result<(), EtcdError> {
+    leader.bounded(client.alarm(AlarmAction::Get, AlarmType::None, None)).await.map(drop)
+}
+
 impl Push {
+    /// Whether a log that etcd reads twice could leave it with wrong voters.
+    async fn is_needed(&self, context: &ActionContext, seen: &Observation) -> Result<bool, ActionError> {
+        let Some(only) = self.module.only else { return Ok(true) };
+        let is_concerned = seen.views().any(|(_, view)| view.version.series() >= (3, 6));
+        if is_off(repair::RIGHT_VOTERS) || (only == Only::YoungLogs && !is_concerned) {
+            return Ok(false);
+        }
+        for member in &self.cluster.members {
+            let log = self.log_of(context, &member.name, true).await?;
+            if log.bytes > ONE_PIECE && (only == Only::LongLogs || log.snapshot < YOUNG) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// A member whose newest snapshot does not reach the entry, if there is one.
     async fn behind(&self, context: &ActionContext, index: u64) -> Result<Option<String>, ActionError> {
         for member in &self.cluster.members {
-            let session = context.reach.session(&member.name, &context.session);
-            let session = session.ok_or_else(|| ActionError::Failed(format!("{} is not known", member.name)))?;
-            let payload = Payload::new(include_str!("checkpoint.sh")).value("data_dir", &self.module.data_dir);
-            let outcome = session.run_one(payload, false).await.map_err(ActionError::Remote)?;
-            let found = outcome.data.get("index").and_then(Value::as_str).unwrap_or_default();
-            if u64::from_str_radix(found, 16).unwrap_or_default() < index {
+            if self.log_of(context, &member.name, false).await?.snapshot < index {
                 return Ok(Some(member.name.clone()));
             }
         }
         Ok(None)
+    }
+
+    async fn log_of(&self, context: &ActionContext, member: &str, count: bool) -> Result<Log, ActionError> {
+        let session = context.reach.session(member, &context.session);
+        let session = session.ok_or_else(|| ActionError::Failed(format!("{member} is not known")))?;
+        let payload = Payload::new(include_str!("checkpoint.sh"))
+            .value("data_dir", &self.module.data_dir)
+            .value("count", if count { "yes" } else { "" });
+        let outcome = session.run_one(payload, false).await.map_err(ActionError::Remote)?;
+        let number = |name: &str, radix: u32| {
+            let text = outcome.data.get(name).and_then(Value::as_str).unwrap_or_default();
+            u64::from_str_radix(text.trim(), radix).unwrap_or_default()
+        };
+        Ok(Log { snapshot: number("index", 16), bytes: number("bytes", 10) })
     }
 }

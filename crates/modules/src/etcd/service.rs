@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
+    checkpoint::add_one,
     cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader, led},
 };
 use crate::{
@@ -38,6 +39,8 @@ const HAND_OVER: Duration = Duration::from_secs(10);
 /// How long the others may take to be healthy.
 const SOON: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_secs(10);
+/// How often an entry is added while a member starts.
+const ENTRY_EVERY: Duration = Duration::from_secs(2);
 /// How often leadership is transferred away before that is given up.
 const TRANSFERS: usize = 3;
 
@@ -141,8 +144,9 @@ impl Converge {
     async fn start(&self, context: &ActionContext, next: &[&str], looked: &Outcome) -> Result<Outcome, ActionError> {
         let record = ClusterRecord::load(&context.state, &self.cluster.name);
         let forms = matches!(record, Ok(Some(ClusterRecord { phase: Phase::Forming, .. })));
-        if !forms && !context.check_mode() {
-            let clients = self.cluster.clients(context).await?;
+        let asks_none = forms || context.check_mode();
+        let clients = if asks_none { Vec::new() } else { self.cluster.clients(context).await? };
+        if !asks_none {
             let now = observe(&clients, LOOK).await;
             // One that is alone needs no other, and the word of the operator is enough that it goes back to where it was.
             let has_run = looked.data.get("has_data").is_some_and(|data| *data == true);
@@ -155,7 +159,7 @@ impl Converge {
             }
             self.tell_address(context, &clients, &now, next).await?;
         }
-        let outcome = context.run(self.payload("start")).await?;
+        let outcome = self.run_along(context, "start", &clients).await?;
         self.remember(context, outcome.failed);
         Ok(outcome.with("restarted", false))
     }
@@ -194,7 +198,7 @@ impl Converge {
         if self.tell_address(context, &clients, &before, next).await? {
             before = self.spared(&clients).await?;
         }
-        let outcome = context.run(self.payload("restart")).await?;
+        let outcome = self.run_along(context, "restart", &clients).await?;
         if outcome.failed {
             self.remember(context, true);
             return Ok(outcome);
@@ -203,6 +207,33 @@ impl Converge {
         self.remember(context, healthy.is_err());
         healthy?;
         Ok(Outcome { msg: format!("{newer} is newer"), ..outcome }.with("restarted", true))
+    }
+
+    /// Adds an entry to the log now and then while the member starts. If it gets a snapshot, etcd believes until the next entry that
+    /// it has applied nothing, and is not ready; and where no client writes, none comes.
+    async fn run_along(
+        &self,
+        context: &ActionContext,
+        action: &str,
+        clients: &[MemberClient],
+    ) -> Result<Outcome, ActionError> {
+        let adding = async {
+            loop {
+                sleep(ENTRY_EVERY).await;
+                let others = clients.iter().filter(|client| *client.name != *self.module.name);
+                for client in others.filter(|_| !is_off(repair::ENTRY_AT_START)) {
+                    let added = async { add_one(client, client.client().await?).await };
+                    match added.await {
+                        Ok(()) => break,
+                        Err(error) => tracing::debug!(%error, member = %client.name, "no entry was added"),
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            outcome = context.run(self.payload(action)) => Ok(outcome?),
+            () = adding => unreachable!("it does not end"),
+        }
     }
 
     /// Whether this member is the one that did not come up. It may come up at a second try.

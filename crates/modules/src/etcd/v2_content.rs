@@ -1,4 +1,4 @@
-//! `etcd_v2_content`: whether members still have data of the v2 API.
+//! `etcd_v2_content`: whether members have data that etcd 3.6 cannot live with.
 
 use std::{
     io,
@@ -27,7 +27,8 @@ use etcdrun_etcd::etcd::{
 /// Fails if a member still has v2 API data, or v2 requests in its log: etcd 3.6 does not start with either.
 ///
 /// It is read-only, like `etcdutl check v2store`, while all members serve: it reads the newest snapshot of the log of each member, and
-/// the log after it.
+/// the log after it. It also says whether members were added or removed in that log: after it has read such a log, etcd 3.6 may count
+/// wrong voters. `etcd_checkpoint` puts the log into a snapshot.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdV2Content {
@@ -46,7 +47,8 @@ impl Module for EtcdV2Content {
   etcd_v2_content:
   once_per: cluster
 ";
-    const RESULT: &'static [ResultField] = &[];
+    const RESULT: &'static [ResultField] =
+        &[ResultField { name: "members_changed", doc: "Whether the log of a member has a change of the members." }];
 
     fn effects(&self) -> Effects {
         Effects::read_only()
@@ -73,18 +75,27 @@ impl EngineAction for Look {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
         Box::pin(async move {
             if is_off(RULE) {
-                return Ok(Outcome::ok());
+                return Ok(Outcome::ok().with("members_changed", false));
             }
             // One after the other: they serve meanwhile.
+            let mut members_changed = false;
             for member in &self.cluster.members {
-                let found = self.look(context, member).await?;
-                if let Some(found) = found {
+                let seen = self.look(context, member).await?;
+                if let Some(found) = seen.found {
                     return Ok(Outcome { refused: true, ..Outcome::failed(self.told(member, &found)) });
                 }
+                members_changed |= seen.members_changed;
             }
-            Ok(Outcome { msg: "no member has data of the v2 API".into(), ..Outcome::ok() })
+            let outcome = Outcome { msg: "no member has data of the v2 API".into(), ..Outcome::ok() };
+            Ok(outcome.with("members_changed", members_changed))
         })
     }
+}
+
+#[derive(Default)]
+struct Seen {
+    found: Option<Found>,
+    members_changed: bool,
 }
 
 /// What a member has of the v2 API.
@@ -95,7 +106,7 @@ enum Found {
 }
 
 impl Look {
-    async fn look(&self, context: &ActionContext, member: &Member) -> Result<Option<Found>, ActionError> {
+    async fn look(&self, context: &ActionContext, member: &Member) -> Result<Seen, ActionError> {
         let failed = |why: String| {
             ActionError::Failed(format!("{RULE}: cannot see whether {} has data of the v2 API: {why}", member.name))
         };
@@ -112,7 +123,7 @@ impl Look {
         if !snapshot.is_empty()
             && let Some(found) = self.in_snapshot(&session, snapshot).await.map_err(failed)?
         {
-            return Ok(Some(found));
+            return Ok(Seen { found: Some(found), ..Seen::default() });
         }
         let after = index_of(snapshot, ".snap").unwrap_or(0);
         self.in_log(&session, files_behind(&files, after), after).await.map_err(failed)
@@ -127,13 +138,14 @@ impl Look {
         }
     }
 
-    async fn in_log(&self, session: &Session, files: &[String], after: u64) -> Result<Option<Found>, String> {
+    async fn in_log(&self, session: &Session, files: &[String], after: u64) -> Result<Seen, String> {
         let mut reader = RequestReader::new(after);
         for name in files {
             reader.next_file();
             read(session, &format!("{}/member/wal/{name}", self.module.data_dir), &mut reader).await?;
         }
-        Ok(reader.found().map(|request| Found::Request(request.to_owned())))
+        let found = reader.found().map(|request| Found::Request(request.to_owned()));
+        Ok(Seen { found, members_changed: reader.members_changed() })
     }
 
     fn told(&self, member: &Member, found: &Found) -> String {

@@ -316,10 +316,15 @@ pub(super) mod tests {
 
     /// A log that has entries at these places, and room behind them.
     pub(in super::super) fn log_of(entries: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        log_of_kinds(&entries.iter().map(|(index, data)| (*index, 0, data.clone())).collect::<Vec<_>>())
+    }
+
+    /// The same, with the kind of each entry behind its index.
+    pub(in super::super) fn log_of_kinds(entries: &[(u64, u64, Vec<u8>)]) -> Vec<u8> {
         let metadata = Message::default().number(1, 1).number(2, 2);
         let begun = Log::default().record(SUM, None).record(METADATA, Some(&metadata));
-        let log = entries.iter().fold(begun, |log, (index, data)| {
-            log.record(ENTRY, Some(&Message::default().number(1, 0).number(2, 1).number(3, *index).bytes(4, data)))
+        let log = entries.iter().fold(begun, |log, (index, kind, data)| {
+            log.record(ENTRY, Some(&Message::default().number(1, *kind).number(2, 1).number(3, *index).bytes(4, data)))
         });
         [log.bytes, vec![0; 512]].concat()
     }

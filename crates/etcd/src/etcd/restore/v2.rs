@@ -1,5 +1,6 @@
-//! What is left of the v2 API in the data of a member. 3.6 does not start with it: neither with keys in the newest snapshot of the
-//! log, nor with requests in the log behind that. What is asked is what `etcdutl check v2store` asks.
+//! What is in the data of a member that 3.6 cannot live with. It does not start with what is left of the v2 API: neither with keys in
+//! the newest snapshot of the log, nor with requests in the log behind that; `etcdutl check v2store` asks the same. And it may count
+//! wrong voters after it has read a log in which members change.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -68,19 +69,22 @@ impl<T> Folder<T> {
     }
 }
 
-/// Finds requests of the v2 API while the files of a log go by, one after the other. Only the record that is not complete yet is in
-/// memory.
+/// Finds requests of the v2 API, and changes of members, while the files of a log go by, one after the other. Only the record that
+/// is not complete yet is in memory.
 pub struct RequestReader {
     /// What is in the snapshot does not count any more.
     after: u64,
     pending: Vec<u8>,
     is_over: bool,
     found: BTreeMap<u64, String>,
+    first_request: Option<u64>,
+    first_change: Option<u64>,
 }
 
 impl RequestReader {
     pub fn new(after: u64) -> Self {
-        Self { after, pending: Vec::new(), is_over: false, found: BTreeMap::new() }
+        let (pending, found) = (Vec::new(), BTreeMap::new());
+        Self { after, pending, is_over: false, found, first_request: None, first_change: None }
     }
 
     /// The next file begins.
@@ -92,6 +96,11 @@ impl RequestReader {
     /// The first request, if there is one: `PUT /key`.
     pub fn found(&self) -> Option<&str> {
         self.found.first_key_value().map(|(_, request)| request.as_str())
+    }
+
+    /// Whether members have changed since the cluster was formed: the first entries of its log are its first members.
+    pub fn members_changed(&self) -> bool {
+        self.first_change.is_some()
     }
 
     fn feed(&mut self, bytes: &[u8]) {
@@ -120,8 +129,19 @@ impl RequestReader {
         let [kind, _, index, _] = entry.numbers;
         // It takes the place of all from its index on.
         drop(self.found.split_off(&index));
-        if kind != NORMAL || index <= self.after {
+        for first in [&mut self.first_request, &mut self.first_change] {
+            *first = first.filter(|first| *first < index);
+        }
+        if index <= self.after {
             return;
+        }
+        if kind != NORMAL {
+            self.first_change = self.first_change.or(self.first_request.map(|_| index));
+            return;
+        }
+        // A new leader adds an entry without a request.
+        if entry.bytes.is_some_and(|request| !request.is_empty()) {
+            self.first_request.get_or_insert(index);
         }
         if let Some(request) = entry.bytes.and_then(Request::read).filter(|request| !request.is_own()) {
             self.found.insert(index, format!("{} {}", request.method, request.key()));
@@ -272,6 +292,23 @@ mod tests {
         // The leader was another one, and it never happened.
         let replaced = [&with(7, request("PUT", "/1/x"))[..], &[(7, enveloped(4, b"\x0a\x01k"))]].concat();
         assert_eq!(found(0, &replaced), None);
+    }
+
+    #[test]
+    fn changes_of_members_are_found_but_not_the_first_members() {
+        const CHANGE: u64 = 1;
+        let changed = |after: u64, entries: &[(u64, u64, Vec<u8>)]| {
+            let mut reader = RequestReader::new(after);
+            reader.feed(&log_of_kinds(entries));
+            reader.members_changed()
+        };
+        let request = || enveloped(4, b"\x0a\x01k");
+        let formed = [(1, CHANGE, vec![1]), (2, CHANGE, vec![2]), (3, NORMAL, Vec::new()), (4, NORMAL, request())];
+        let with = |more: &[(u64, u64, Vec<u8>)]| [&formed[..], more].concat();
+        assert!(!changed(0, &formed));
+        assert!(changed(0, &with(&[(5, CHANGE, vec![3])])));
+        assert!(!changed(5, &with(&[(5, CHANGE, vec![3])])), "it is in the snapshot");
+        assert!(!changed(0, &with(&[(5, CHANGE, vec![3]), (5, NORMAL, request())])), "it never happened");
     }
 
     #[test]
