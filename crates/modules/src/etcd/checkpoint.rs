@@ -117,10 +117,7 @@ impl EngineAction for Push {
             let leader = leader(&clients, &seen)?;
             let index = seen.mark().unwrap_or(u64::MAX);
             if !self.is_needed(context, &seen).await? {
-                return Ok(Outcome {
-                    msg: "etcd counts the right voters with these logs".into(),
-                    ..Outcome::ok()
-                });
+                return Ok(Outcome { msg: "etcd counts the right voters with these logs".into(), ..Outcome::ok() });
             }
             fence(context).await?;
             let start = Instant::now();
