@@ -1,7 +1,7 @@
 //! The life of a cluster: operations one after the other, with faults in them, and what has to be so after each.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::IpAddr,
     path::{Path, PathBuf},
@@ -822,10 +822,19 @@ impl<'a> Life<'a> {
         if members.len() < 3 {
             return Ok(());
         }
+        let mut started = BTreeMap::new();
+        for member in &members {
+            started.insert(&member.name, starts(&member.host, self.step_begun)?);
+        }
         for member in &members {
             for at in stops(&member.host, self.step_begun)? {
-                let is_down =
-                    |down: &&Down| !down.serves && down.from + SEEN < at && down.until.is_none_or(|until| at < until);
+                // What a fault stopped within its turn was started by that turn.
+                let is_back = |down: &Down| {
+                    started.get(&down.member).is_some_and(|all| all.iter().any(|start| (down.from..at).contains(start)))
+                };
+                let is_down = |down: &&Down| {
+                    !down.serves && down.from + SEEN < at && down.until.is_none_or(|until| at < until) && !is_back(down)
+                };
                 let others: BTreeSet<&String> = self
                     .down
                     .iter()
@@ -944,11 +953,17 @@ fn no_secret_in_processes(folder: &Path, lab: &str, step: &mut Step) {
 
 /// When systemd was told to stop the server of a host, in milliseconds since 1970.
 fn stops(host: &Host, since: i64) -> Result<Vec<i64>> {
-    let log = host.run(&[
-        "sh",
-        "-c",
-        "journalctl -u etcd -o short-unix --no-pager | grep -F 'systemd[1]: Stopping etcd' || :",
-    ])?;
+    logged(host, "systemd[1]: Stopping etcd", since)
+}
+
+/// When the server of a host was ready.
+fn starts(host: &Host, since: i64) -> Result<Vec<i64>> {
+    logged(host, "systemd[1]: Started etcd", since)
+}
+
+fn logged(host: &Host, text: &str, since: i64) -> Result<Vec<i64>> {
+    let look = format!("journalctl -u etcd -o short-unix --no-pager | grep -F '{text}' || :");
+    let log = host.run(&["sh", "-c", &look])?;
     let at = |line: &str| Some((line.split(' ').next()?.parse::<f64>().ok()? * 1000.0) as i64);
     Ok(log.lines().filter_map(at).filter(|at| *at >= since).collect())
 }

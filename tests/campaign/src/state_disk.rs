@@ -43,7 +43,8 @@ impl Drop for StateDisk {
         let aside = self.0.with_extension("copy");
         let kept = run(Command::new("cp").arg("-a").arg(&self.0).arg(&aside));
         let ended = kept.and_then(|()| run(Command::new("umount").arg("--lazy").arg(&self.0)));
-        let ended = ended.and_then(|()| Ok(fs::remove_dir(&self.0)?)).and_then(|()| Ok(fs::rename(&aside, &self.0)?));
+        let ended =
+            ended.and_then(|()| Ok(fs::remove_dir_all(&self.0)?)).and_then(|()| Ok(fs::rename(&aside, &self.0)?));
         if let Err(error) = ended {
             println!("  the operator's state is lost: {error:#}");
         }

@@ -141,6 +141,7 @@ impl Look {
             downgrade: None,
             leader: self.leader,
             term: 4,
+            counted: None,
             raft_index: index,
             applied_index: index,
             revision: 900,

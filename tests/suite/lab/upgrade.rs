@@ -8,6 +8,7 @@ use etcdrun_lab::etcd;
 use super::{
     Said,
     etcd::{PLAIN, Site, release},
+    gates::leader,
     plan::{are_the_same, files},
     rollout_faults::{is_up, start, until},
     turns::{differing, starts},
@@ -259,23 +260,40 @@ fn write_megabytes(site: &Site) {
     }
 }
 
-/// A machine takes the place of a member, and another member restarts twice, so that it reads its log twice.
-fn all_know_the_voters_after_two_restarts(site: &mut Site) {
+fn run(site: &Site, words: &[&str]) -> Said {
+    site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat())
+}
+
+/// The spare machine takes the place of a member.
+fn replace_one(site: &mut Site, off: &str) {
     let (spare, address) = (site.place.hosts[3].name().to_owned(), site.place.hosts[3].address().to_string());
-    let run = |words: &[&str]| site.place.folder.run(&[words, &["-i", "inventory.yaml"]].concat()).ends(0);
-    run(&["member", "replace", &site.names[2], "--new-name", &spare, "--ip", &address, "--yes"]);
-    let restarted = site.names[0].clone();
-    for _ in 0..2 {
-        run(&["member", "restart", &restarted, "--yes"]);
+    let words =
+        ["member", "replace", &site.names[2], "--new-name", &spare, "--ip", &address, "--yes", "-i", "inventory.yaml"];
+    let mut replace = site.place.folder.command(&words);
+    if !off.is_empty() {
+        replace.env("ETCDRUN_TEST_OFF", off);
     }
+    Said::of(replace.output().unwrap()).ends(0);
     site.now_members(&[0, 1, 3]);
-    site.is_served_by_all();
+}
+
+/// The ids of the members, in the order of etcd's list.
+fn ids(site: &Site) -> Vec<u64> {
     let list = site.etcdctl(&["member", "list"]);
-    let mut listed: Vec<u64> =
-        list.lines().map(|line| u64::from_str_radix(line.split(',').next().unwrap(), 16).unwrap()).collect();
+    list.lines().map(|line| u64::from_str_radix(line.split(',').next().unwrap(), 16).unwrap()).collect()
+}
+
+fn all_know_the_voters_after_two_restarts(site: &mut Site) {
+    replace_one(site, "");
+    // So that it reads its log twice.
+    for _ in 0..2 {
+        run(site, &["member", "restart", &site.names[0], "--yes"]).ends(0);
+    }
+    site.is_served_by_all();
+    let mut listed = ids(site);
     listed.sort_unstable();
     for place in [0, 1, 3] {
-        assert_eq!(voters_of_raft(site, place), listed, "{place}: {list}");
+        assert_eq!(voters_of_raft(site, place), listed, "{place}");
     }
 }
 
@@ -295,14 +313,44 @@ fn after_an_upgrade_to_3_6_every_member_counts_the_right_voters() {
 const LATE: &str = "mkdir -p /etc/systemd/system/etcd.service.d
 printf '[Service]\\nExecStartPre=/bin/sleep 4\\n' >/etc/systemd/system/etcd.service.d/late.conf";
 
-#[test]
-fn members_that_began_with_3_0_count_the_right_voters() {
+fn began_with_3_0() -> Site {
     let site = Site::new(3, "3.6", NO_AUTH);
     site.place.hosts[2].run(&["sh", "-c", LATE]).unwrap();
     site.play(&[]).ends(0);
     let look = "journalctl -u etcd -o cat --no-pager | grep -c '\"cluster-version\":\"3.0\"'";
     assert_ne!(site.place.hosts[0].run(&["sh", "-c", look]).unwrap().trim(), "0");
-    let mut site = site.beside(1);
+    let site = site.beside(1);
     write_megabytes(&site);
-    all_know_the_voters_after_two_restarts(&mut site);
+    site
+}
+
+#[test]
+fn members_that_began_with_3_0_count_the_right_voters() {
+    all_know_the_voters_after_two_restarts(&mut began_with_3_0());
+}
+
+/// As after changes of members by other means.
+#[test]
+fn no_turn_begins_while_the_leader_counts_others_than_etcd_lists() {
+    let mut site = began_with_3_0();
+    replace_one(&mut site, "right-voters");
+    for _ in 0..2 {
+        site.place.hosts[0].run(&["systemctl", "restart", "etcd"]).unwrap();
+    }
+    let member_of = |name: &str| {
+        let list = site.etcdctl(&["member", "list"]);
+        list.lines().find(|line| line.contains(name)).unwrap().split(',').next().unwrap().to_owned()
+    };
+    let lead = |place: usize| {
+        if leader(&site) != place {
+            site.etcdctl(&["move-leader", &member_of(&site.names[place])]);
+        }
+    };
+    lead(0);
+    let said = run(&site, &["member", "restart", &site.names[1], "--yes", "-e", "rollout_timeout=5s"]).ends(3);
+    for part in ["raft-agrees: the Raft of", "counts, although it is no member", "does not count", "move-leader"] {
+        assert!(said.stdout.contains(part), "lacks {part:?}:\n{}", said.stdout);
+    }
+    lead(1);
+    run(&site, &["member", "restart", &site.names[2], "--yes"]).ends(0);
 }

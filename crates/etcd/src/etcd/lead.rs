@@ -145,6 +145,7 @@ mod tests {
             downgrade: None,
             leader: Some(1),
             term: 2,
+            counted: None,
             raft_index: 100,
             applied_index: 100 + id,
             revision: 1,

@@ -7,7 +7,10 @@
 //! Nothing of it goes through the log of raft: alarms come from Status and not from the alarm API, and whether
 //! authentication is on is told by how a login of nobody is refused, which is before anything is proposed.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::{join_all, join4};
 use serde::{Deserialize, Serialize};
@@ -55,6 +58,9 @@ pub struct View {
     #[serde(with = "hexadecimal::maybe")]
     pub leader: Option<u64>,
     pub term: u64,
+    /// The members that its Raft counts, by id; the leader alone tells.
+    #[serde(default)]
+    pub counted: Option<BTreeSet<String>>,
     /// The last entry that is known to be agreed to.
     pub raft_index: u64,
     /// The last entry that is in its data.
@@ -140,6 +146,8 @@ async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
     let told = status.version();
     let lacks_majority = read.as_ref().is_err_and(EtcdError::lacks_majority);
     let list = list.map_err(|error| error.to_string()).map(|list| listed(list.members()));
+    let leads = header.is_some_and(|header| header.member_id() == status.leader());
+    let variables = if leads { member.get("/debug/vars").await.ok() } else { None };
     Ok(View {
         id: header.map_or(0, |header| header.member_id()),
         cluster_id: header.map_or(0, |header| header.cluster_id()),
@@ -152,6 +160,7 @@ async fn ask(member: &MemberClient) -> Result<View, EtcdError> {
         downgrade: status.downgrade_info().filter(|info| info.enabled()).and_then(|info| series(info.target_version())),
         leader: Some(status.leader()).filter(|leader| *leader != 0),
         term: status.raft_term(),
+        counted: variables.as_deref().and_then(counted),
         raft_index: status.raft_index(),
         applied_index: status.raft_applied_index(),
         revision: header.map_or(0, |header| header.revision()),
@@ -203,6 +212,13 @@ fn listed(members: &[etcd_client::Member]) -> Vec<Listed> {
     let mut members: Vec<Listed> = members.iter().map(one).collect();
     members.sort();
     members
+}
+
+/// The ids of those that the leader sends its log to.
+fn counted(variables: &str) -> Option<BTreeSet<String>> {
+    let variables: serde_json::Value = serde_json::from_str(variables).ok()?;
+    let progress = variables["raft.status"]["progress"].as_object()?;
+    Some(progress.keys().cloned().collect()).filter(|ids: &BTreeSet<String>| !ids.is_empty())
 }
 
 /// `3.6` as well as `3.6.0`; nothing for `not_decided`.
@@ -377,6 +393,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_leader_tells_whom_its_raft_counts() {
+        let told = |progress: &str| counted(&format!(r#"{{"cmdline":[],"raft.status":{{"id":"a1",{progress}}}}}"#));
+        let two = told(r#""progress":{"a1":{"match":9,"next":10,"state":"StateProbe"},"b2":{"match":9}}"#);
+        assert_eq!(two, Some(["a1", "b2"].map(str::to_owned).into()));
+        assert_eq!(told(r#""progress":{}"#), None, "a follower");
+        assert_eq!(counted("<html>"), None);
+    }
+
+    #[test]
     fn alarms_are_read_out_of_what_status_complains_of() {
         let errors = [
             "memberID:10501334649042878790 alarm:NOSPACE ",
@@ -414,6 +439,7 @@ mod tests {
             downgrade: None,
             leader: Some(7),
             term: 1,
+            counted: None,
             raft_index: 2,
             applied_index: 2,
             revision: 3,

@@ -162,6 +162,7 @@ mod tests {
             downgrade: None,
             leader: Some(1),
             term: 1,
+            counted: None,
             raft_index: 1,
             applied_index: 1,
             revision: 1,

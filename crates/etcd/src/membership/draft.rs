@@ -549,6 +549,7 @@ clusters:
             downgrade: None,
             leader,
             term: 1,
+            counted: None,
             raft_index: 1,
             applied_index: 1,
             revision: 1,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
-    cluster_args::{Cluster, ClusterArgs, WHOLE_CLUSTER, etcd_failed, fence, leader},
+    cluster_args::{Cluster, ClusterArgs, Member, WHOLE_CLUSTER, etcd_failed, fence, leader},
 };
 use crate::{
     model::{Disruption, Effects, Outcome, Seconds, Value},
@@ -37,6 +37,9 @@ pub struct EtcdCheckpoint {
     /// The data directory on the members.
     #[serde(default = "super::data_dir")]
     data_dir: String,
+    /// Only this member has to create one.
+    #[serde(default)]
+    name: Option<String>,
     /// Only where etcd could count wrong voters otherwise.
     #[serde(default)]
     only: Option<Only>,
@@ -56,7 +59,7 @@ enum Only {
 }
 
 fn patience() -> Seconds {
-    Seconds(Duration::from_secs(300))
+    Seconds(Duration::from_secs(600))
 }
 
 impl Module for EtcdCheckpoint {
@@ -100,8 +103,8 @@ const ONE_PIECE: u64 = 256 << 10;
 /// What comes before is the beginning of a cluster. etcd 3.6 creates its first snapshot here, unless its settings say otherwise.
 const YOUNG: u64 = 10_000;
 const LOOK: Duration = Duration::from_secs(10);
-/// Entries that are on their way at the same time: few, since the writes of clients wait behind them.
-const AT_ONCE: usize = 8;
+/// Entries that are on their way at the same time: not many, since the writes of clients wait behind them.
+const AT_ONCE: usize = 32;
 /// Entries between two looks at the disks.
 const ROUND: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -162,6 +165,11 @@ pub(super) async fn add_one(leader: &MemberClient, mut client: Client) -> Result
 }
 
 impl Push {
+    fn meant(&self) -> impl Iterator<Item = &Member> {
+        let is_meant = |member: &&Member| self.module.name.as_ref().is_none_or(|name| *name == member.name);
+        self.cluster.members.iter().filter(is_meant)
+    }
+
     /// Whether a log that etcd reads twice could leave it with wrong voters.
     async fn is_needed(&self, context: &ActionContext, seen: &Observation) -> Result<bool, ActionError> {
         let Some(only) = self.module.only else { return Ok(true) };
@@ -169,7 +177,7 @@ impl Push {
         if is_off(repair::RIGHT_VOTERS) || (only == Only::YoungLogs && !is_concerned) {
             return Ok(false);
         }
-        for member in &self.cluster.members {
+        for member in self.meant() {
             let log = self.log_of(context, &member.name, true).await?;
             if log.bytes > ONE_PIECE && (only == Only::LongLogs || log.snapshot < YOUNG) {
                 return Ok(true);
@@ -180,7 +188,7 @@ impl Push {
 
     /// A member whose newest snapshot does not reach the entry, if there is one.
     async fn behind(&self, context: &ActionContext, index: u64) -> Result<Option<String>, ActionError> {
-        for member in &self.cluster.members {
+        for member in self.meant() {
             if self.log_of(context, &member.name, false).await?.snapshot < index {
                 return Ok(Some(member.name.clone()));
             }

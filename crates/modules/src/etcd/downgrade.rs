@@ -265,6 +265,7 @@ mod tests {
         let seen = (1..).zip(members).map(|(id, (version, cluster, storage_version, downgrade))| Seen {
             name: format!("etcd-{id}"),
             answer: Ok(View {
+                counted: None,
                 id,
                 cluster_id: 7,
                 version: version.parse().unwrap(),

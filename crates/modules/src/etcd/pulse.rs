@@ -230,6 +230,7 @@ pub(super) mod testing {
             downgrade: None,
             leader: Some(2),
             term: 1,
+            counted: None,
             raft_index: 1,
             applied_index: 1,
             revision: 1,

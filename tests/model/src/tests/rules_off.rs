@@ -85,6 +85,7 @@ static TABLE: &[(&str, Without)] = {
         ("address-at-start", SETTINGS),
         ("client-port", SETTINGS),
         ("client-address", SETTINGS),
+        ("raft-agrees", Covered("in the model Raft and etcd have one list")),
         ("clock", SETTINGS),
         ("disk-room", SETTINGS),
         ("snapshot-verified", Covered("the model has no snapshots")),

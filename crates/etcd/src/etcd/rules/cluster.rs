@@ -1,5 +1,7 @@
 //! Rules about what the members say of their cluster.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::observe::{Alarm, AlarmKind, Listed, Observation, Seen, View},
     Answer, Decided, Gate, MemberChange, Situation,
@@ -91,6 +93,32 @@ pub(super) fn members_agree(situation: &Situation<'_>, gate: Gate) -> Answer {
         }
     }
     Answer::holds(format!("all list the same {} members", list.len()))
+}
+
+/// etcd keeps two lists, and after some starts they differ: docs/etcd.md has the known problem.
+pub(super) fn raft_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
+    let now = situation.now;
+    let Some((name, counted)) = now.leader().and_then(|(name, view)| Some((name, view.counted.as_ref()?))) else {
+        return Answer::holds("the leader does not tell whom its Raft counts");
+    };
+    let listed: BTreeSet<String> = now.list().iter().map(|member| format!("{:x}", member.id)).collect();
+    if *counted == listed {
+        return Answer::holds(format!("the Raft of {name} counts the {} members", counted.len()));
+    }
+    let names = |ids: &mut dyn Iterator<Item = &String>| {
+        ids.map(|id| u64::from_str_radix(id, 16).map_or(id.clone(), |id| now.name(id))).collect::<Vec<_>>().join(", ")
+    };
+    let differences = [
+        ("counts, although it is no member,", names(&mut counted.difference(&listed))),
+        ("does not count", names(&mut listed.difference(counted))),
+    ];
+    let told = differences.iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| format!("{what} {names}"));
+    Answer::refused(
+        format!("the Raft of {name} {}", told.collect::<Vec<_>>().join(", and ")),
+        format!(
+            "transfer leadership: `etcdrun etcdctl CLUSTER -- move-leader ID`; then rebuild {name}: `etcdrun member replace {name}`"
+        ),
+    )
 }
 
 fn told(list: &[Listed]) -> String {

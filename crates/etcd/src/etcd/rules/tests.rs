@@ -58,6 +58,7 @@ impl World {
             downgrade: None,
             leader: Some(members),
             term: 4,
+            counted: None,
             raft_index: 1000,
             applied_index: 1000,
             revision: 900,
@@ -195,6 +196,9 @@ static CASES: &[Case] = {
         }),
         case("members-agree", Upgrade, Before, 3, |world| {
             world.view(2).list.as_mut().unwrap()[0].peer_urls = vec!["https://10.9.9.9:2380".into()];
+        }),
+        case("raft-agrees", Upgrade, Before, 3, |world| {
+            world.view(3).counted = Some(["1", "2", "4"].map(str::to_owned).into());
         }),
         case("members-known", Upgrade, Before, 3, |world| world.members.push("etcd-9".into())),
         case("addresses-known", Upgrade, Before, 3, |world| world.peers[1].1 = "https://10.0.0.2:12380".into()),
