@@ -112,21 +112,26 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl EngineAction for Push {
     fn run<'a>(&'a self, context: &'a ActionContext) -> Running<'a> {
         Box::pin(async move {
-            if context.check_mode() {
-                return Ok(Outcome { msg: "would put logs into snapshots".into(), ..Outcome::changed() });
+            let would = || Outcome { msg: "would put logs into snapshots".into(), ..Outcome::changed() };
+            if context.check_mode() && self.module.only != Some(Only::YoungLogs) {
+                return Ok(would());
             }
             let clients = self.cluster.clients(context).await?;
             let seen = observe(&clients, LOOK).await;
-            let leader = leader(&clients, &seen)?;
-            let index = seen.mark().unwrap_or(u64::MAX);
-            if !self.is_needed(context, &seen).await? {
+            let members = self.concerned(context, &seen).await?;
+            if members.is_empty() {
                 return Ok(Outcome { msg: "etcd counts the right voters with these logs".into(), ..Outcome::ok() });
             }
+            if context.check_mode() {
+                return Ok(would());
+            }
+            let leader = leader(&clients, &seen)?;
+            let index = seen.mark().unwrap_or(u64::MAX);
             fence(context).await?;
             let start = Instant::now();
             let mut entries = 0;
             loop {
-                let late = self.behind(context, index).await?;
+                let late = self.behind(context, &members, index).await?;
                 let Some(late) = late else {
                     let outcome = if entries > 0 { Outcome::changed() } else { Outcome::ok() };
                     let msg = format!("all logs up to {index} are in snapshots");
@@ -165,30 +170,40 @@ pub(super) async fn add_one(leader: &MemberClient, mut client: Client) -> Result
 }
 
 impl Push {
-    fn meant(&self) -> impl Iterator<Item = &Member> {
+    /// The members that have to create a snapshot: all, or none, if no log that etcd reads twice could leave it with wrong voters.
+    async fn concerned(&self, context: &ActionContext, seen: &Observation) -> Result<Vec<&Member>, ActionError> {
         let is_meant = |member: &&Member| self.module.name.as_ref().is_none_or(|name| *name == member.name);
-        self.cluster.members.iter().filter(is_meant)
-    }
-
-    /// Whether a log that etcd reads twice could leave it with wrong voters.
-    async fn is_needed(&self, context: &ActionContext, seen: &Observation) -> Result<bool, ActionError> {
-        let Some(only) = self.module.only else { return Ok(true) };
-        let is_concerned = seen.views().any(|(_, view)| view.version.series() >= (3, 6));
-        if is_off(repair::RIGHT_VOTERS) || (only == Only::YoungLogs && !is_concerned) {
-            return Ok(false);
+        let meant = self.cluster.members.iter().filter(is_meant);
+        let Some(only) = self.module.only else { return Ok(meant.collect()) };
+        let is_of_3_6 = seen.views().any(|(_, view)| view.version.series() >= (3, 6));
+        if is_off(repair::RIGHT_VOTERS) || (only == Only::YoungLogs && !is_of_3_6) {
+            return Ok(Vec::new());
         }
-        for member in self.meant() {
-            let log = self.log_of(context, &member.name, true).await?;
-            if log.bytes > ONE_PIECE && (only == Only::LongLogs || log.snapshot < YOUNG) {
-                return Ok(true);
+        let (mut members, mut is_needed) = (Vec::new(), false);
+        for member in meant {
+            match self.log_of(context, &member.name, true).await {
+                Ok(log) => {
+                    is_needed |= log.bytes > ONE_PIECE && (only == Only::LongLogs || log.snapshot < YOUNG);
+                    members.push(member);
+                }
+                // A failed member is replaced although the host of another one is out of reach.
+                Err(ActionError::Remote(error)) if only == Only::YoungLogs => {
+                    tracing::debug!(%error, member = %member.name, "its log was not read");
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        Ok(if is_needed { members } else { Vec::new() })
     }
 
     /// A member whose newest snapshot does not reach the entry, if there is one.
-    async fn behind(&self, context: &ActionContext, index: u64) -> Result<Option<String>, ActionError> {
-        for member in self.meant() {
+    async fn behind(
+        &self,
+        context: &ActionContext,
+        members: &[&Member],
+        index: u64,
+    ) -> Result<Option<String>, ActionError> {
+        for member in members {
             if self.log_of(context, &member.name, false).await?.snapshot < index {
                 return Ok(Some(member.name.clone()));
             }
