@@ -166,7 +166,7 @@ impl Authority {
                     let pem = self.signed_by_command(command, &text).await?;
                     let certificate = Certificate::parse(&pem)?;
                     key.must_be_in(&certificate)?;
-                    self.must_be_asked_for(request, &certificate, now)?;
+                    self.must_be_asked_for(request, &certificate)?;
                     pem
                 }
                 None => return Err(PkiError::new("the request for this key is no longer in the state directory")),
@@ -176,8 +176,9 @@ impl Authority {
     }
 
     /// Somebody else has signed it, and may have signed something else than what was asked for.
-    fn must_be_asked_for(&self, request: &Request, given: &Certificate, now: Timestamp) -> Result<(), PkiError> {
-        if given.not_before > Timestamp::now() {
+    fn must_be_asked_for(&self, request: &Request, given: &Certificate) -> Result<(), PkiError> {
+        let now = Timestamp::now();
+        if given.not_before > now {
             return Err(PkiError::new(format!(
                 "`sign_command` printed a certificate that is valid only from {} on",
                 given.not_before

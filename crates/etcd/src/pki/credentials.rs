@@ -29,7 +29,8 @@ impl Keeping<'_> {
                 .help("`etcdrun playbook site.yaml` creates it; --state-dir names another directory")
         };
         let kept = self.store.trusted()?;
-        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(|it| it.not_after > Timestamp::now());
+        let is_valid = |it: Certificate| (it.not_before..it.not_after).contains(&Timestamp::now());
+        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(is_valid);
         let there = self.client("root")?.filter(|(pem, _)| is_good(pem));
         if auth.method() == AuthMethod::Password {
             // Until it is played, another one in the inventory is only a wish.

@@ -141,6 +141,10 @@ impl Request {
         if !there.is_for_clients || (self.usage == Usage::Member && !there.is_for_servers) {
             return renew("it is not for this use");
         }
+        // It was made when the clock of this machine was ahead.
+        if there.not_before > now {
+            return renew(&format!("it is not valid before {}", there.not_before));
+        }
         let left = there.not_after.duration_since(now);
         if left <= jiff::SignedDuration::try_from(self.early_renewal).unwrap_or(jiff::SignedDuration::MAX) {
             return renew(&format!("it expires at {}", there.not_after));

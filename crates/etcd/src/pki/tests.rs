@@ -116,6 +116,7 @@ async fn a_certificate_is_replaced_for_a_reason_and_keeps_its_key() {
     let year = Duration::from_secs(365 * 86_400);
     assert_eq!(wish(&member(&plain), now + year / 2), Wish::Nothing);
     assert!(matches!(wish(&member(&plain), now + year / 4 * 3), Wish::Certificate(_)));
+    assert!(matches!(wish(&member(&plain), now - year / 2), Wish::Certificate(_)), "not valid yet");
     let other = Place::new();
     let stranger = other.authority(&plain);
     assert!(matches!(member(&plain).wish(Some(&certificate), &stranger.certificate, now), Wish::Certificate(_)));
