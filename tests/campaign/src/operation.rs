@@ -246,7 +246,7 @@ impl Operation {
         };
         // A gate that waits for a member that was lost waits for long enough to see it come back.
         for command in commands.iter_mut().filter(|command| has_turns(command)) {
-            command.extend(words(&["-e", "rollout_timeout=45s"]));
+            command.extend(words(&["-e", "rollout_timeout=45s", "-e", "member_timeout=45s"]));
         }
         let replaces_data = matches!(kind, Kind::Restore | Kind::Recover | Kind::Destroy);
         Ok(Some(Self { kind, commands, replaces_data, cause }))

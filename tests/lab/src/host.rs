@@ -20,11 +20,13 @@ use crate::{
     cgroup::Cgroup,
     command::{command, run},
     files::{lock, remove_folder, replace_file},
-    keeper, link, power, wait,
+    keeper, link,
+    network::in_network_of,
+    power, wait,
 };
 
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// A host that has not answered for so long may have a firewall that refuses this machine; to ask systemd costs more.
+/// A host that has not answered for so long may have a firewall that refuses this machine; to ask costs more.
 const FIREWALL_SUSPECTED: Duration = Duration::from_secs(5);
 /// Where the key goes that a host had before it was changed.
 pub(crate) const FORMER_KEY: &str = "former-host-key";
@@ -266,8 +268,18 @@ impl Host {
 
     /// Whether it can be logged into; over a link that carries nothing, or past a firewall of its own, whether it could be.
     fn is_ready(&self, waited: Duration) -> Result<bool> {
-        let is_behind = link::get(self)?.carries_nothing() || waited > FIREWALL_SUSPECTED;
-        Ok((!is_behind && self.answers()) || (is_behind && self.run(&["systemctl", "is-active", "ssh"]).is_ok()))
+        let is_cut = link::get(self)?.carries_nothing();
+        if !is_cut && self.answers() {
+            return Ok(true);
+        }
+        let is_behind = is_cut || (waited > FIREWALL_SUSPECTED && self.has_firewall());
+        Ok(is_behind && self.run(&["systemctl", "is-active", "ssh"]).is_ok())
+    }
+
+    /// Whether it has rules about packets. On a slow machine a host without any may take as long to answer.
+    fn has_firewall(&self) -> bool {
+        let rules = self.keeper().and_then(|keeper| run(&mut in_network_of(keeper, "nft", &["list", "ruleset"])));
+        rules.is_ok_and(|rules| !rules.trim().is_empty())
     }
 
     /// The end of what the host printed on its console.

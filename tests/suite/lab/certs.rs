@@ -350,3 +350,28 @@ fn a_rotation_goes_on_where_a_killed_operator_left_it() {
     assert!(!state.join("rotation.json").exists() && !state.join("next.key.age").exists());
     site.changes_nothing();
 }
+
+/// Signs a request on its standard input, and counts.
+const SIGN: &str =
+    "openssl x509 -req -in /dev/stdin -CA ca.crt -CAkey ca.key -days 30 -copy_extensions copyall && echo x >>signed\n";
+
+/// A person may sign, and be asleep. With passwords only the members need certificates.
+#[test]
+fn with_passwords_only_members_wait_for_the_sign_command() {
+    let sections = "    etcd: { version: VERSION }\n    auth: { method: password }\n    tls: { ca: { certificate: ca.crt, sign_command: [sh, sign] } }\n";
+    let site = Site::new(1, "3.6", sections);
+    let folder = &site.place.folder;
+    let made = std::process::Command::new("openssl")
+        .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 30 -subj /CN=signs".split(' '))
+        .current_dir(folder.path(""))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    folder.write("sign", SIGN);
+    site.play(&[]).ends(0);
+    assert_eq!(folder.read("signed"), "x\n", "one for the only member");
+    folder.write("sign", "sleep 100\n");
+    let start = std::time::Instant::now();
+    site.play(&[]).ends(0);
+    assert!(start.elapsed() < std::time::Duration::from_secs(50), "{:?}", start.elapsed());
+}

@@ -187,7 +187,7 @@ impl Authority {
         // Whoever signs may have rules of its own for how long, for whom else, and in which organization.
         let has_all = request.names.is_subset(&given.names);
         let asked = Request {
-            early_renewal: SHORTEST,
+            early_renewal: Some(SHORTEST),
             organization: given.organization.clone(),
             names: if has_all { given.names.clone() } else { request.names.clone() },
             ..request.clone()
@@ -207,9 +207,14 @@ impl Authority {
         }
     }
 
+    /// Whether it signs by itself, and not by a command.
+    pub fn has_key(&self) -> bool {
+        matches!(self.signer, Signer::Key(_))
+    }
+
     /// Whether it can certify a key again that is elsewhere.
     pub fn can_renew(&self, name: &str, store: &Store) -> Result<bool, PkiError> {
-        Ok(matches!(self.signer, Signer::Key(_)) || store.request(name)?.is_some())
+        Ok(self.has_key() || store.request(name)?.is_some())
     }
 
     /// A user's certificate out of the state folder, issued or renewed if need be. A renewed one has a new key.

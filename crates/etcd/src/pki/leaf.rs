@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
     SerialNumber, SubjectPublicKeyInfo,
@@ -35,8 +35,8 @@ pub struct Request {
     pub names: BTreeSet<String>,
     pub usage: Usage,
     pub validity: Duration,
-    /// How long before its end it is renewed.
-    pub early_renewal: Duration,
+    /// How long before its end it is renewed; without it, when a third of its time is left.
+    pub early_renewal: Option<Duration>,
     pub algorithm: KeyAlgorithm,
 }
 
@@ -107,9 +107,24 @@ impl Request {
             names: BTreeSet::new(),
             usage,
             validity,
-            early_renewal: tls.early_renewal.map_or(validity / 3, |early| early.0),
+            early_renewal: tls.early_renewal.map(|early| early.0),
             algorithm: tls.algorithm.unwrap_or_default(),
         }
+    }
+
+    /// Renewed this long before its end, if that is earlier than it would be anyway.
+    pub fn renewed_early(mut self, early: Option<Duration>) -> Self {
+        let usual = self.early_renewal.unwrap_or(self.validity / 3);
+        self.early_renewal = early.map(|early| early.max(usual)).or(self.early_renewal);
+        self
+    }
+
+    /// How long before its end this one is renewed. A `sign_command` may have given it less time than was asked for; a third of that would
+    /// be all of it.
+    fn early_renewal_of(&self, there: &Certificate) -> SignedDuration {
+        let given = there.not_after.duration_since(there.not_before);
+        let asked = |time: Duration| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        self.early_renewal.map_or_else(|| asked(self.validity).min(given) / 3, asked)
     }
 
     /// Adds names and addresses; addresses in the form that certificates give back.
@@ -146,7 +161,7 @@ impl Request {
             return renew(&format!("it is not valid before {}", there.not_before));
         }
         let left = there.not_after.duration_since(now);
-        if left <= jiff::SignedDuration::try_from(self.early_renewal).unwrap_or(jiff::SignedDuration::MAX) {
+        if left <= self.early_renewal_of(there) {
             return renew(&format!("it expires at {}", there.not_after));
         }
         Wish::Nothing

@@ -1,6 +1,6 @@
 use std::{os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use zeroize::Zeroizing;
 
 use super::*;
@@ -160,6 +160,10 @@ async fn a_command_can_sign_instead() {
     assert!(first.is_signed_by(&authority.certificate) && first.names == request.names, "{first:?}");
     let again = signs.issue(&request, LeafKey::of(&first).unwrap(), &place.store).await.unwrap();
     assert_eq!(Certificate::parse(&again.certificate).unwrap().public_key, first.public_key);
+    // It gives nine days where a year is asked for: they are not renewed all the time.
+    let on_day = |day: i64| first.not_before + SignedDuration::from_hours(24 * day);
+    assert_eq!(request.wish(Some(&first), &authority.certificate, on_day(5)), Wish::Nothing);
+    assert!(matches!(request.wish(Some(&first), &authority.certificate, on_day(7)), Wish::Certificate(_)));
 
     // What comes back is not always what was asked for, and is worth nothing then.
     let sign = |options: &str| script.replace("-days 9 -copy_extensions copyall", options);

@@ -106,7 +106,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Entries that are on their way at the same time: not many, since the writes of clients wait behind them.
 const AT_ONCE: usize = 32;
 /// Entries between two looks at the disks.
-const ROUND: usize = 1000;
+const ROUND: usize = 32 * AT_ONCE;
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl EngineAction for Push {

@@ -1,7 +1,5 @@
 //! `pki_certificate`: a key and a certificate on the target.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -252,9 +250,8 @@ impl Keep {
     fn request(&self) -> Request {
         let tls = &self.cluster.tls;
         let names = self.module.names.iter().chain(&tls.names).map(String::as_str);
-        let request = Request::new(&self.module.name, Usage::Member, tls).with_names(names);
-        let early = self.module.early_renewal.map_or(Duration::ZERO, |early| early.0);
-        Request { early_renewal: request.early_renewal.max(early), ..request }
+        let early = self.module.early_renewal.map(|early| early.0);
+        Request::new(&self.module.name, Usage::Member, tls).with_names(names).renewed_early(early)
     }
 
     /// Like the request's own wish, but a key that is gone or was replaced needs a new one.

@@ -63,9 +63,8 @@ impl EngineAction for Renew {
                     ..Outcome::ok()
                 });
             };
-            let usual = Request::new("", Usage::Client, tls).early_renewal;
-            let early = self.early_renewal.map_or(usual, |early| early.0.max(usual));
-            let tls = TlsSection { early_renewal: Some(Seconds(early)), ..tls.clone() };
+            let request = Request::new("", Usage::Client, tls).renewed_early(self.early_renewal.map(|early| early.0));
+            let tls = TlsSection { early_renewal: request.early_renewal.map(Seconds), ..tls.clone() };
             let mut renewed = Vec::new();
             for user in store.users().map_err(failed)? {
                 if self.renew(context, &authority, &tls, &store, &user).await? && user != STRANGER {

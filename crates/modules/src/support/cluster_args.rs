@@ -177,15 +177,15 @@ impl Cluster {
     pub async fn root(&self, context: &ActionContext) -> Result<Credential, ActionError> {
         let authority = self.authority(context).await?;
         let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
-        let root = self.client(context, &authority, "root").await;
         match self.auth.method() {
             AuthMethod::Certificate => {
-                let root = root?;
+                let root = self.client(context, &authority, "root").await?;
                 Ok(Credential { identity: Some((root.certificate, root.key)), ..credential })
             }
             AuthMethod::Password => {
                 let password = self.root_password(context).await?;
-                Ok(Credential { login: Some(("root".into(), password)), identity: admitted(root), ..credential })
+                let identity = self.admission(context, &authority, "root").await;
+                Ok(Credential { login: Some(("root".into(), password)), identity, ..credential })
             }
         }
     }
@@ -236,12 +236,29 @@ impl Cluster {
     pub async fn stranger(&self, context: &ActionContext) -> Result<Credential, ActionError> {
         let authority = self.authority(context).await?;
         let credential = Credential { authority: authority.trusted.clone(), ..Credential::default() };
-        let stranger = self.client(context, &authority, STRANGER).await;
         if self.auth.method() == AuthMethod::Password {
-            return Ok(Credential { identity: admitted(stranger), ..credential });
+            let identity = self.admission(context, &authority, STRANGER).await;
+            return Ok(Credential { identity, ..credential });
         }
-        let stranger = stranger?;
+        let stranger = self.client(context, &authority, STRANGER).await?;
         Ok(Credential { identity: Some((stranger.certificate, stranger.key)), ..credential })
+    }
+
+    /// A certificate next to a password. A server of ours that wants passwords does not ask for it; one that was adopted does, until it
+    /// has its turn. Without it that server says so.
+    async fn admission(
+        &self,
+        context: &ActionContext,
+        authority: &Authority,
+        user: &str,
+    ) -> Option<(String, Zeroizing<String>)> {
+        // A `sign_command` may take its time, or need a person, for what no server may ask for.
+        if !authority.has_key() {
+            return None;
+        }
+        let client = self.client(context, authority, user).await;
+        let client = client.inspect_err(|error| tracing::debug!(%error, "no certificate next to the password")).ok()?;
+        Some((client.certificate, client.key))
     }
 
     async fn client(&self, context: &ActionContext, authority: &Authority, user: &str) -> Result<Client, ActionError> {
@@ -316,15 +333,6 @@ impl Cluster {
         }
         Ok(false)
     }
-}
-
-/// A certificate beside a password. A server of ours that wants passwords does not ask for it; one that was adopted does, until it
-/// has its turn. Without it that server says so.
-fn admitted(client: Result<Client, ActionError>) -> Option<(String, Zeroizing<String>)> {
-    client
-        .inspect_err(|error| tracing::debug!(%error, "no certificate together with the password"))
-        .ok()
-        .map(|it| (it.certificate, it.key))
 }
 
 fn made_up() -> Zeroizing<String> {
