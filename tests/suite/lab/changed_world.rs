@@ -6,7 +6,7 @@ use etcdrun_lab::etcd;
 use super::{
     Said,
     backup::{backup, get, put, run, site},
-    etcd::Site,
+    etcd::{PLAIN, Site},
     rollout_faults::{is_up, nothing_waits, start, until},
     upgrade::{nothing_is_lost, writer},
 };
@@ -33,6 +33,27 @@ fn serves(site: &Site) {
 pub(super) fn says(said: &Said, words: &str) {
     let all = format!("{}{}", said.stdout, said.stderr);
     assert!(all.contains(words), "no `{words}` in:\n{all}");
+}
+
+/// A member that waits for the others has read its settings already, and is not up yet.
+#[test]
+fn settings_that_come_while_a_member_starts_are_in_effect_at_the_end() {
+    let site = Site::formed(3, "3.6", PLAIN);
+    on_all(&site, "stop");
+    until("all have stopped", || (0..3).all(|member| state(&site, member) == "inactive"));
+    let first = &site.place.hosts[0];
+    first.run(&["systemctl", "--no-block", "start", "etcd"]).unwrap();
+    let has_read = || first.run(&["sh", "-c", "journalctl -u etcd | tail -n 50 | grep -q 'became follower'"]).is_ok();
+    until("it is starting", || state(&site, 0) == "activating" && has_read());
+    let text = site.place.folder.read("inventory.yaml");
+    site.place.folder.write("inventory.yaml", &text.replacen("etcd: {", "etcd: { quota: 3GiB,", 1));
+    site.play(&[]).ends(0);
+    site.changes_nothing();
+}
+
+fn state(site: &Site, member: usize) -> String {
+    let said = site.place.hosts[member].run(&["systemctl", "show", "-p", "ActiveState", "--value", "etcd"]).unwrap();
+    said.trim().to_owned()
 }
 
 #[test]

@@ -44,22 +44,23 @@ read_changes() {
     esac
 }
 
-# Says which of the files is newer than the server that runs.
+# Sets $newer to a file that is newer than the server that runs, or that is starting; empty if none is.
 find_newer() {
+    newer=''
     read_server
     if [ "$arg_server" ] && running=$(readlink "/proc/$pid/exe" 2> /dev/null) && [ "${running% (deleted)}" != "$arg_server" ]; then
-        result newer "$arg_server"
+        newer=$arg_server
         return 0
     fi
     if waits "$@"; then
-        result newer "$file"
+        newer=$file
         return 0
     fi
     if [ -z "$started" ] || [ $# = 0 ]; then return 0; fi
     read_changes "$@"
     for changed_at in $changes; do
         if [ "${changed_at%.*}${changed_at#*.}" -gt "$started" ]; then
-            result newer "$1"
+            newer=$1
             return 0
         fi
         shift
@@ -116,6 +117,7 @@ look)
     if [ "$peers" ]; then result next_peers "$peers"; fi
     if [ "$active_state" = active ]; then
         find_newer "$@"
+        if [ "$newer" ]; then result newer "$newer"; fi
         peers=$(tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | value_of ETCD_LISTEN_PEER_URLS)
     else
         peers=$(next_peers)
@@ -126,7 +128,9 @@ look)
 start)
     # One that starts over and over is not on its way, and one that is on its way with what it had before serves no client yet.
     # What it did before must not count against this start: systemd allows only so many in a while.
-    if [ "$sub_state" = auto-restart ] || [ "$active_state" = failed ] || { [ "$active_state" = activating ] && waits "$@"; }; then
+    newer=''
+    if [ "$active_state" = activating ]; then find_newer "$@"; fi
+    if [ "$sub_state" = auto-restart ] || [ "$active_state" = failed ] || [ "$newer" ]; then
         mutate systemctl stop -- "$unit"
         read_unit
     fi

@@ -175,9 +175,13 @@ pub(super) fn members_started(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
-pub(super) fn members_unchanged(situation: &Situation<'_>, _: Gate) -> Answer {
+pub(super) fn members_unchanged(situation: &Situation<'_>, gate: Gate) -> Answer {
     let Some(before) = situation.before else { return situation.unknown("which members there were before") };
     let (then, now) = (before.list(), situation.now.list());
+    // An outage was allowed, and no member could list them.
+    if then.is_empty() {
+        return members_known(situation, gate);
+    }
     // The address of the member in turn may be what its turn has changed.
     let known = |member: &Listed| {
         let urls = (!situation.is_target(&member.name)).then(|| member.peer_urls.clone());
