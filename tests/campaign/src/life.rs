@@ -871,8 +871,8 @@ impl<'a> Life<'a> {
             let (from, until) = (gap.from_unix_milliseconds, gap.until_unix_milliseconds);
             let is_meant = self.replaced.iter().any(|(begun, ended)| *begun < until && from < *ended);
             let overlaps = |down: &&Down| down.from < until && down.until.is_none_or(|up| from < up + GRACE);
-            let down = self.down.iter().filter(overlaps).count();
-            if !is_meant && members - down.min(members) > members / 2 {
+            let down: BTreeSet<&String> = self.down.iter().filter(overlaps).map(|down| &down.member).collect();
+            if !is_meant && members - down.len().min(members) > members / 2 {
                 let length = gap.length();
                 step.violations.push(format!("nothing could be written for {length:?}, from {from} to {until}"));
             }
