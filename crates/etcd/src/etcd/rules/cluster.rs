@@ -101,6 +101,10 @@ pub(super) fn raft_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
     let Some((name, counted)) = now.leader().and_then(|(name, view)| Some((name, view.counted.as_ref()?))) else {
         return Answer::holds("the leader does not tell whom its Raft counts");
     };
+    // That no member lists the members is another rule's business.
+    if now.list().is_empty() {
+        return Answer::holds("no member lists the members");
+    }
     let listed: BTreeSet<String> = now.list().iter().map(|member| format!("{:x}", member.id)).collect();
     if *counted == listed {
         return Answer::holds(format!("the Raft of {name} counts the {} members", counted.len()));
@@ -116,7 +120,7 @@ pub(super) fn raft_agrees(situation: &Situation<'_>, _: Gate) -> Answer {
     Answer::refused(
         format!("the Raft of {name} {}", told.collect::<Vec<_>>().join(", and ")),
         format!(
-            "transfer leadership: `etcdrun etcdctl CLUSTER -- move-leader ID`; then rebuild {name}: `etcdrun member replace {name}`"
+            "transfer leadership to a member that counts right: `etcdrun etcdctl CLUSTER -- move-leader ID`; then rebuild {name}: `etcdrun member replace {name}`; without another host for it, `etcdrun member remove {name}` and `etcdrun member add {name}`"
         ),
     )
 }

@@ -143,7 +143,7 @@ pub static RULES: &[Rule] = {
         rule("members-agree", "every member lists the same members", cluster::members_agree)
             .before(&[Upgrade, Restart, Replace, Nospace]).settled(ALL),
         rule("raft-agrees", "the Raft of the leader counts the members that etcd lists", cluster::raft_agrees)
-            .before(&[Upgrade, Restart, Replace, Nospace]),
+            .before(&[Upgrade, Restart, Replace, Nospace]).stop(&[Upgrade, Restart]).at_every_restart(),
         rule("members-known", "the members are those of the inventory", cluster::members_known)
             .before(&[Upgrade, Restart, Nospace]).settled(&[Upgrade, Restart, Replace, Nospace]),
         rule("addresses-known", "etcd lists the peer addresses that the inventory has", addresses::known)
