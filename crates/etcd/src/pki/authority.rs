@@ -188,6 +188,7 @@ impl Authority {
         let has_all = request.names.is_subset(&given.names);
         let asked = Request {
             early_renewal: Some(SHORTEST),
+            within: Duration::ZERO,
             organization: given.organization.clone(),
             names: if has_all { given.names.clone() } else { request.names.clone() },
             ..request.clone()
@@ -247,9 +248,17 @@ impl Authority {
     }
 
     /// What it takes for a user's certificate in the state folder to be a good one.
-    pub fn client_wish(&self, user: &str, tls: &TlsSection, keeping: &Keeping<'_>) -> Result<Wish, PkiError> {
+    /// It is renewed at least so long before its end.
+    pub fn client_wish(
+        &self,
+        user: &str,
+        tls: &TlsSection,
+        keeping: &Keeping<'_>,
+        within: Option<Duration>,
+    ) -> Result<Wish, PkiError> {
         let (certificate, key) = keeping.client(user)?.unwrap_or_default();
-        Ok(self.wish_for(user, tls, &certificate, &key))
+        let request = Request::new(user, Usage::Client, tls).renewed_within(within);
+        Ok(request.wish(fitting(&certificate, &key).as_ref(), &self.certificate, Timestamp::now()))
     }
 
     fn wish_for(&self, user: &str, tls: &TlsSection, certificate: &str, key: &str) -> Wish {

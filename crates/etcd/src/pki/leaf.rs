@@ -37,6 +37,8 @@ pub struct Request {
     pub validity: Duration,
     /// How long before its end it is renewed; without it, when a third of its time is left.
     pub early_renewal: Option<Duration>,
+    /// It is renewed at least this long before its end.
+    pub within: Duration,
     pub algorithm: KeyAlgorithm,
 }
 
@@ -108,15 +110,14 @@ impl Request {
             usage,
             validity,
             early_renewal: tls.early_renewal.map(|early| early.0),
+            within: Duration::ZERO,
             algorithm: tls.algorithm.unwrap_or_default(),
         }
     }
 
     /// Renewed this long before its end, if that is earlier than it would be anyway.
-    pub fn renewed_early(mut self, early: Option<Duration>) -> Self {
-        let usual = self.early_renewal.unwrap_or(self.validity / 3);
-        self.early_renewal = early.map(|early| early.max(usual)).or(self.early_renewal);
-        self
+    pub fn renewed_within(self, time: Option<Duration>) -> Self {
+        Self { within: time.unwrap_or_default(), ..self }
     }
 
     /// How long before its end this one is renewed. A `sign_command` may have given it less time than was asked for; a third of that would
@@ -124,7 +125,8 @@ impl Request {
     fn early_renewal_of(&self, there: &Certificate) -> SignedDuration {
         let given = there.not_after.duration_since(there.not_before);
         let asked = |time: Duration| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-        self.early_renewal.map_or_else(|| asked(self.validity).min(given) / 3, asked)
+        let usual = self.early_renewal.map_or_else(|| asked(self.validity).min(given) / 3, asked);
+        usual.max(asked(self.within))
     }
 
     /// Adds names and addresses; addresses in the form that certificates give back.

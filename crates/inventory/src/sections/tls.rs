@@ -14,8 +14,8 @@ pub struct TlsSection {
     pub organization: Option<String>,
     /// How long a certificate is valid; default: 365d.
     pub validity: Option<Seconds>,
-    /// How long before it expires a certificate is renewed; default: a third of `validity`, or of the time that
-    /// `sign_command` gave.
+    /// How long before it expires a certificate is renewed; default: a third of `validity`, or of its
+    /// own lifetime if that is shorter.
     pub early_renewal: Option<Seconds>,
     pub algorithm: Option<KeyAlgorithm>,
     /// More names and addresses for every member's certificate, such as that of a load balancer.

@@ -251,7 +251,7 @@ impl Keep {
         let tls = &self.cluster.tls;
         let names = self.module.names.iter().chain(&tls.names).map(String::as_str);
         let early = self.module.early_renewal.map(|early| early.0);
-        Request::new(&self.module.name, Usage::Member, tls).with_names(names).renewed_early(early)
+        Request::new(&self.module.name, Usage::Member, tls).with_names(names).renewed_within(early)
     }
 
     /// Like the request's own wish, but a key that is gone or was replaced needs a new one.

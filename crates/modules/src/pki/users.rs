@@ -12,7 +12,7 @@ use crate::{
     inventory::sections::TlsSection,
     model::{Effects, Outcome, Seconds},
 };
-use etcdrun_etcd::pki::{Authority, Keeping, Renewal, Request, STRANGER, Store, Usage, Wish};
+use etcdrun_etcd::pki::{Authority, Keeping, Renewal, STRANGER, Store, Wish};
 
 /// Renews the certificates of users in the state directory: those that expire soon, and those of a former CA.
 ///
@@ -63,11 +63,9 @@ impl EngineAction for Renew {
                     ..Outcome::ok()
                 });
             };
-            let request = Request::new("", Usage::Client, tls).renewed_early(self.early_renewal.map(|early| early.0));
-            let tls = TlsSection { early_renewal: request.early_renewal.map(Seconds), ..tls.clone() };
             let mut renewed = Vec::new();
             for user in store.users().map_err(failed)? {
-                if self.renew(context, &authority, &tls, &store, &user).await? && user != STRANGER {
+                if self.renew(context, &authority, tls, &store, &user).await? && user != STRANGER {
                     renewed.push(user);
                 }
             }
@@ -91,11 +89,12 @@ impl Renew {
         user: &str,
     ) -> Result<bool, ActionError> {
         let keeping = Keeping { store, opener: context.opener.as_ref() };
-        let wish = authority.client_wish(user, tls, &keeping).map_err(failed)?;
+        let wish =
+            authority.client_wish(user, tls, &keeping, self.early_renewal.map(|early| early.0)).map_err(failed)?;
         if wish == Wish::Nothing || context.check_mode() {
             return Ok(wish != Wish::Nothing);
         }
-        let client = authority.client(user, tls, &keeping, Renewal::IfNeeded).await.map_err(failed)?;
+        let client = authority.client(user, tls, &keeping, Renewal::Always).await.map_err(failed)?;
         context.masker.add(&client.key);
         Ok(client.is_new)
     }
