@@ -152,12 +152,14 @@ impl Fault {
 
     /// Whether a member that it happens to cannot serve.
     pub fn takes_down(self) -> bool {
-        !self.is_operators() && !matches!(self, Self::LinkSlow | Self::LinkLossy | Self::NoSsh | Self::DiskSlow)
+        !self.is_operators()
+            && !matches!(self, Self::LinkSlow | Self::LinkLossy | Self::NoSsh | Self::DiskSlow | Self::DiskFull)
     }
 
-    /// Whether a member that it happens to serves now and then only, so that a gate may find it well and clients may not.
+    /// Whether a member that it happens to may serve for a while or now and then, so that a gate may find it well and clients may not. etcd
+    /// has room in its files for some time.
     pub fn slows(self) -> bool {
-        self == Self::DiskSlow
+        matches!(self, Self::DiskSlow | Self::DiskFull)
     }
 
     /// Whether a member that it happens to stays down until something is done about it.

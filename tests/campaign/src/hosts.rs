@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv6Addr, TcpStream},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -42,19 +42,7 @@ pub fn prepare_operator(row: &Row, lab: &Lab) -> Result<()> {
 
 /// Lets the operator reach none of these by SSH, or all of them again. The clients of the judge, who are on the same machine, still do.
 pub fn cut_operator(lab: &Lab, addresses: &[IpAddr]) -> Result<()> {
-    let table = format!("inet {}", lab.name().replace('-', "_"));
-    let mut rules = format!("add table {table}\ndelete table {table}\n");
-    if !addresses.is_empty() {
-        rules += &format!("add table {table}\nadd chain {table} out {{ type filter hook output priority 0; }}\n");
-    }
-    for address in addresses {
-        let family = if address.is_ipv4() { "ip" } else { "ip6" };
-        rules += &format!("add rule {table} out {family} daddr {address} tcp dport {{ 22, {SSH_PORT} }} drop\n");
-    }
-    let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn()?;
-    child.stdin.take().context("nft has no stdin")?.write_all(rules.as_bytes())?;
-    ensure!(child.wait()?.success(), "nft refused:\n{rules}");
-    Ok(())
+    lab.cut_operator(addresses, &[22, SSH_PORT])
 }
 
 /// Gives a host its address.

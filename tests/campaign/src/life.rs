@@ -30,6 +30,10 @@ use crate::{
     world::Meanwhile,
 };
 
+/// How many calls the judge's clients make each second, and how often they look whether the cluster takes writes. Several clusters share
+/// the processors of a machine: what one more call takes, an operation lacks.
+const CALLS: f64 = 15.0;
+const PROBE: Duration = Duration::from_millis(500);
 /// How often something is tried to bring an operation to its end.
 const ATTEMPTS: usize = 8;
 const HEALTHY: Duration = Duration::from_secs(120);
@@ -185,7 +189,8 @@ impl<'a> Life<'a> {
         let mut site = Site::new(row, &folder.join("operator"), program, lab)?;
         let disk = StateDisk::new(&site.operator.path(".etcdrun"))?;
         site.form()?;
-        let judge = Judge::start(site.as_user()?, Settings { seed, ..Settings::default() }, &folder.join("judge"))?;
+        let settings = Settings { seed, rate: CALLS, probe_interval: PROBE, ..Settings::default() };
+        let judge = Judge::start(site.as_user()?, settings, &folder.join("judge"))?;
         let mut life = Self {
             seed,
             choice: Choice::new(seed),
@@ -427,12 +432,12 @@ impl<'a> Life<'a> {
             for active in over {
                 self.relieve(active.planned, &running)?;
             }
-            if processes_seen.elapsed() > Duration::from_millis(500) {
+            if processes_seen.elapsed() > Duration::from_secs(1) {
                 processes_seen = Instant::now();
                 others.iter_mut().try_for_each(Other::look)?;
                 no_secret_in_processes(&self.folder, self.site.lab.name(), step);
             }
-            sleep(Duration::from_millis(3));
+            sleep(Duration::from_millis(5));
         };
         for active in active {
             self.relieve(active.planned, &running)?;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
     time::{Duration, SystemTime},
@@ -16,6 +17,7 @@ use crate::{
     command::{feed, run},
     host::{FORMER_KEY, HOST_KEY_FILES, Host},
     link::{self, LinkFault},
+    network::OPERATOR,
 };
 
 /// The file that fills a disk.
@@ -276,6 +278,25 @@ impl Lab {
     /// Lets no frame pass from one side to the other; back they pass.
     pub fn mute(&self, one: &[&Host], other: &[&Host]) -> Result<()> {
         self.drop_between(&table_of(one, other), &[(one, other)])
+    }
+
+    /// Lets nothing of this machine pass to these addresses at these ports; with no addresses, all passes again. Other hosts still reach
+    /// them. The rules are in the lab's network and go with it, also if whoever made them is killed.
+    pub fn cut_operator(&self, addresses: &[IpAddr], ports: &[u16]) -> Result<()> {
+        const TABLE: &str = "bridge operator_cut";
+        let mut rules = format!("add table {TABLE}\ndelete table {TABLE}\n");
+        if !addresses.is_empty() {
+            rules +=
+                &format!("add table {TABLE}\nadd chain {TABLE} forward {{ type filter hook forward priority 0; }}\n");
+        }
+        let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        for address in addresses {
+            let family = if address.is_ipv4() { "ip" } else { "ip6" };
+            rules += &format!(
+                "add rule {TABLE} forward iifname {OPERATOR} {family} daddr {address} tcp dport {{ {ports} }} drop\n"
+            );
+        }
+        self.nft(&rules)
     }
 
     fn drop_between(&self, table: &str, ways: &[(&[&Host], &[&Host])]) -> Result<()> {

@@ -20,6 +20,9 @@ use crate::{
 /// The bridge inside the switch.
 pub(crate) const LAN: &str = "lan";
 
+/// The operator's port on it.
+pub(crate) const OPERATOR: &str = "operator";
+
 /// Addresses of a lab: 10.86.N.0/24, with the operator at .1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet(pub(crate) u8);
@@ -80,12 +83,12 @@ impl Switch {
         feed(
             &mut command("ip", ["-batch", "-"]),
             &format!(
-                "link add {lab} type veth peer name operator netns {pid}\n\
+                "link add {lab} type veth peer name {OPERATOR} netns {pid}\n\
                  link set {lab} addrgenmode none up\n\
                  addr add {operator}/24 dev {lab}\n"
             ),
         )?;
-        self.ip(&format!("link set operator addrgenmode none master {LAN} up\n"))
+        self.ip(&format!("link set {OPERATOR} addrgenmode none master {LAN} up\n"))
     }
 
     /// Gives the namespace of this process an interface that hangs on this port.
