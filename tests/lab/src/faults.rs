@@ -280,21 +280,27 @@ impl Lab {
         self.drop_between(&table_of(one, other), &[(one, other)])
     }
 
-    /// Lets nothing of this machine pass to these addresses at these ports; with no addresses, all passes again. Other hosts still reach
-    /// them. The rules are in the lab's network and go with it, also if whoever made them is killed.
+    /// Lets nothing of this machine pass to these addresses at these ports, instead of those that this process had cut off before. Other
+    /// hosts still reach them. The rules are in the lab's network and go with it; those of a process that was killed go with the next call.
     pub fn cut_operator(&self, addresses: &[IpAddr], ports: &[u16]) -> Result<()> {
-        const TABLE: &str = "bridge operator_cut";
-        let mut rules = format!("add table {TABLE}\ndelete table {TABLE}\n");
+        const TABLE: &str = "bridge operator_cut_";
+        let own = std::process::id().to_string();
+        let is_others = |process: &str| process != own && Path::new("/proc").join(process).exists();
+        let tables = run(&mut self.switch()?.inside("nft", &["list", "tables"]))?;
+        let cut = tables.lines().filter_map(|line| line.strip_prefix("table ")?.strip_prefix(TABLE));
+        let mut rules = String::new();
+        for process in cut.filter(|process| !is_others(process)) {
+            rules += &format!("delete table {TABLE}{process}\n");
+        }
         if !addresses.is_empty() {
-            rules +=
-                &format!("add table {TABLE}\nadd chain {TABLE} forward {{ type filter hook forward priority 0; }}\n");
+            let hook = "{ type filter hook forward priority 0; }";
+            rules += &format!("add table {TABLE}{own}\nadd chain {TABLE}{own} forward {hook}\n");
         }
         let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
         for address in addresses {
-            let family = if address.is_ipv4() { "ip" } else { "ip6" };
-            rules += &format!(
-                "add rule {TABLE} forward iifname {OPERATOR} {family} daddr {address} tcp dport {{ {ports} }} drop\n"
-            );
+            let to = if address.is_ipv4() { "ip daddr" } else { "ip6 daddr" };
+            let from = format!("add rule {TABLE}{own} forward iifname {OPERATOR}");
+            rules += &format!("{from} {to} {address} tcp dport {{ {ports} }} drop\n");
         }
         self.nft(&rules)
     }

@@ -80,6 +80,21 @@ fn a_cut_link_stays_cut_when_its_host_comes_back() {
 }
 
 #[test]
+fn the_operator_is_cut_off_from_some_ports_of_some_hosts() {
+    let place = Place::new(Kind::Fast, 2);
+    let (one, other) = (&place.hosts[0], &place.hosts[1]);
+    lab().cut_operator(&[one.address().into()], &[22]).unwrap();
+    assert!(!place.can_log_in(0) && reaches(other, one), "other hosts still reach it");
+    assert!(place.can_log_in(1), "the others are as before");
+    let refused = std::net::TcpStream::connect((one.address(), 23)).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "nothing listens there, and the host says so");
+    lab().cut_operator(&[other.address().into()], &[22]).unwrap();
+    assert!(place.can_log_in(0) && !place.can_log_in(1), "instead of the first one");
+    lab().cut_operator(&[], &[22]).unwrap();
+    assert!(place.can_log_in(1));
+}
+
+#[test]
 fn a_partition_separates_two_sides_and_nobody_else() {
     let place = Place::new(Kind::Fast, 3);
     let [one, other, third] = [&place.hosts[0], &place.hosts[1], &place.hosts[2]];
