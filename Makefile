@@ -15,6 +15,8 @@ SEED ?= 1
 MINUTES ?= 60
 # Which rows of the matrix; without it, those that have no result yet.
 ROWS ?=
+# Clusters of guests, on this: bridge, macvtap. Without it, of hosts.
+MACHINES ?=
 # How many clusters are played at once, each in a lab of its own.
 LANES ?= 1
 
@@ -56,9 +58,9 @@ test-long: setup-tests lab ## run all tests: what takes minutes, lifetimes of cl
 	ETCDRUN_TEST_PART=all ETCDRUN_TEST_KILLS=all .ci/test
 	$(TEST_LAB) run --hypervisors 0 --hosts 0 -- cargo nextest run --locked --workspace --run-ignored only --no-capture
 
-campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, RUNS=, MINUTES=, LANES=
+campaign: setup-tests lab ## play random operations with faults on random clusters: SEED=, RUNS=, MINUTES=, LANES=, MACHINES=
 	cargo build --locked --workspace
-	@.ci/lanes $(LANES) fault target/campaign --seed $(SEED) --lives $(RUNS) --minutes $(MINUTES)
+	@.ci/lanes $(LANES) fault target/campaign --seed $(SEED) --lives $(RUNS) --minutes $(MINUTES) $(if $(MACHINES),--machines $(MACHINES))
 
 matrix: setup-tests lab ## play the whole life of a cluster, without faults, for every pair of settings: LANES=; ROWS=3,7: only these
 	cargo build --locked --workspace

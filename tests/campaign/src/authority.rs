@@ -59,6 +59,6 @@ fn key(site: &mut Site) -> Result<Option<String>> {
 
 /// Lets the certificate of a member end then. Nothing happens where that cannot be: one that is being replaced has none.
 pub fn end_certificate(site: &mut Site, member: &Member, end: SystemTime) -> Result<bool> {
-    let Some(key) = key(site)? else { return Ok(false) };
+    let Some(key) = key(site)?.filter(|_| member.guest.is_none()) else { return Ok(false) };
     Ok(member.host.end_certificate(CERTIFICATE, &key, end).is_ok())
 }

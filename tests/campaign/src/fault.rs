@@ -172,12 +172,42 @@ impl Fault {
         matches!(self, Self::DiskLost | Self::BitsFlipped)
     }
 
+    /// Whether it can happen to a guest. The others change files of a host where this machine sees them.
+    pub fn is_for_guests(self) -> bool {
+        !matches!(
+            self,
+            Self::DiskHangs
+                | Self::DiskSlow
+                | Self::DiskFull
+                | Self::BitsFlipped
+                | Self::CertificateExpired
+                | Self::NoSsh
+        )
+    }
+
     /// Lets it happen to a member; `others` are the other members.
     pub fn inject(self, lab: &Lab, member: &Member, others: &[&Host]) -> Result<()> {
         let host = &member.host;
+        match (self, &member.guest) {
+            // What is lost with the hypervisor was synced; what is lost with the guest was not.
+            (Self::PowerLostUnsynced, Some(guest)) => {
+                guest.lose_power(host);
+                return Ok(());
+            }
+            (Self::Reboot, Some(guest)) => {
+                guest.lose_power(host);
+                guest.start(host);
+                return Ok(());
+            }
+            (Self::Frozen, Some(guest)) => {
+                guest.freeze(host);
+                return Ok(());
+            }
+            _ => {}
+        }
         match self {
-            Self::ServerKilled => drop(host.run(&["systemctl", "kill", "-s", "KILL", "etcd"])),
-            Self::ServerStopped => drop(host.run(&["systemctl", "stop", "etcd"])),
+            Self::ServerKilled => drop(member.run(&["systemctl", "kill", "-s", "KILL", "etcd"])),
+            Self::ServerStopped => drop(member.run(&["systemctl", "stop", "etcd"])),
             Self::PowerLost => host.kill()?,
             Self::PowerLostUnsynced => host.lose_power()?,
             Self::Reboot => {
@@ -197,7 +227,7 @@ impl Fault {
                     let _ = session.kill();
                 }
             }
-            Self::ServerHangs => drop(host.run(&["systemctl", "kill", "-s", "STOP", "etcd"])),
+            Self::ServerHangs => drop(member.run(&["systemctl", "kill", "-s", "STOP", "etcd"])),
             Self::DiskHangs => {
                 // Processes that wait for it cannot be killed: it ends by itself, also if the campaign does not live to end it.
                 let hang = format!(
@@ -221,7 +251,7 @@ impl Fault {
             Self::DiskLost => {
                 let data = member.data_dir;
                 let lose = format!("systemctl kill -s KILL etcd; systemctl stop etcd; rm -rf {data}/*");
-                drop(host.run(&["sh", "-c", &lose]));
+                drop(member.run(&["sh", "-c", &lose]));
             }
             // A disk that etcdrun mounts is not there before that, and without it this machine's would be filled.
             Self::DiskFull if host.has_own_disk(DISK)? => host.fill(DISK)?,
@@ -247,13 +277,21 @@ impl Fault {
     /// Takes it back, as far as that can be done.
     pub fn heal(self, lab: &Lab, member: &Member, others: &[&Host]) -> Result<()> {
         let host = &member.host;
+        match (self, &member.guest) {
+            (Self::PowerLost | Self::PowerLostUnsynced, Some(guest)) => {
+                host.start()?;
+                guest.start(host);
+            }
+            (Self::PowerLost | Self::PowerLostUnsynced, None) => host.start()?,
+            (Self::Frozen, Some(guest)) => guest.thaw(host),
+            (Self::Frozen, None) => host.thaw()?,
+            _ => {}
+        }
         match self {
-            Self::PowerLost | Self::PowerLostUnsynced => host.start()?,
-            Self::Frozen => host.thaw()?,
             Self::LinkCut | Self::LinkSlow | Self::LinkLossy => host.set_link_fault(&LinkFault::default())?,
             Self::Partitioned | Self::Mute => lab.unpartition(&[host], others)?,
             Self::NoSsh => drop(host.run(&["systemctl", "start", "ssh.service"])),
-            Self::ServerHangs => drop(host.run(&["systemctl", "kill", "-s", "CONT", "etcd"])),
+            Self::ServerHangs => drop(member.run(&["systemctl", "kill", "-s", "CONT", "etcd"])),
             Self::DiskHangs => drop(host.run(&["fsfreeze", "--unfreeze", DISK])),
             Self::DiskSlow => {
                 let end = format!("systemctl stop slow-disk; fsfreeze --unfreeze {DISK}");
@@ -269,7 +307,7 @@ impl Fault {
             Self::ServerStopped => {
                 // A person who stopped it starts it again; one that is being replaced has nothing to start.
                 let start = format!("[ ! -d {}/member ] || systemctl start --no-block etcd", member.data_dir);
-                drop(host.run(&["sh", "-c", &start]));
+                drop(member.run(&["sh", "-c", &start]));
             }
             _ => {}
         }

@@ -333,6 +333,7 @@ impl<'a> Life<'a> {
             // A page that is there has room for some records: it is full until the command feels it.
             let hold = if fault == Fault::OperatorDiskFull { None } else { hold };
             let hold = if fault.passes() { Some(Duration::from_secs(1)) } else { hold };
+            let is_for_hosts = self.site.row.machines.are_guests() && !fault.is_for_guests();
             let is_alone = fault.needs_others() && members.len() < 2;
             let is_second = fault.is_operators() && planned.iter().any(|planned| planned.fault.is_operators());
             let loses_too_much = fault.loses_data() && lost.len() + 1 > spare;
@@ -342,11 +343,20 @@ impl<'a> Life<'a> {
                 // It is chosen by the time of day which backup is the newest.
                 Fault::ClockBack | Fault::ClockAhead => operation.replaces_data || operation.kind == Kind::Elsewhere,
                 // The second one is at the host that no member has.
+                // And members of one are not hosts.
+                Fault::SplitOperators if self.site.row.machines.are_guests() => true,
                 Fault::SplitOperators => members.len() < 3 || matches!(operation.kind, Kind::Move | Kind::Add),
                 _ => false,
             };
             let is_everywhere = fault.needs_own_disk() && self.site.row.disk == Disk::Root;
-            if is_alone || is_second || is_everywhere || loses_too_much || cannot_be || victims.is_empty() {
+            if is_for_hosts
+                || is_alone
+                || is_second
+                || is_everywhere
+                || loses_too_much
+                || cannot_be
+                || victims.is_empty()
+            {
                 continue;
             }
             let member = victims[self.choice.below(victims.len())].clone();
@@ -480,7 +490,7 @@ impl<'a> Life<'a> {
             Fault::BitsFlipped => self.flipped.push(member.name.clone()),
             Fault::CertificateExpired => {
                 self.age(member, SystemTime::now() - DAY)?;
-                drop(member.host.run(&["systemctl", "kill", "-s", "KILL", "etcd"]));
+                drop(member.run(&["systemctl", "kill", "-s", "KILL", "etcd"]));
             }
             _ => {}
         }
@@ -512,10 +522,11 @@ impl<'a> Life<'a> {
 
     /// The operator reaches none of these members, or no host at all if it is none of them.
     fn cut_operator(&mut self, members: &[Member]) -> Result<()> {
-        let all = self.site.hosts.iter().map(|host| &**host);
-        let cut: Vec<&Host> =
-            if members.is_empty() { all.collect() } else { members.iter().map(|member| &member.host).collect() };
-        let addresses: Vec<IpAddr> = cut.into_iter().map(|host| self.site.address(host)).collect();
+        let mut addresses: Vec<IpAddr> = members.iter().map(|member| member.address).collect();
+        if members.is_empty() {
+            addresses.extend(self.site.hosts.iter().map(|host| self.site.address(host)));
+            addresses.extend(self.site.members()?.iter().map(|member| member.address));
+        }
         hosts::cut_operator(&self.site.lab, &addresses)
     }
 
@@ -678,7 +689,7 @@ impl<'a> Life<'a> {
         }
         for aged in std::mem::take(&mut self.aged) {
             // Another command may have renewed it before.
-            let changed = aged.member.host.run(&["stat", "-c", "%.3Y", authority::CERTIFICATE]).unwrap_or_default();
+            let changed = aged.member.run(&["stat", "-c", "%.3Y", authority::CERTIFICATE]).unwrap_or_default();
             let changed = changed.trim().parse::<f64>().map_or_else(|_| now(), |seconds| (seconds * 1000.0) as i64);
             let until = if changed > aged.at { changed } else { now() };
             let of_member = self.down.iter_mut().filter(|down| down.member == aged.member.name);
@@ -804,7 +815,7 @@ impl<'a> Life<'a> {
         }
         for member in self.site.members()? {
             let look = "ls -d /var/tmp/etcdrun-locks/*.lock /run/etcdrun-etcd /etc/etcd/*.new /etc/etcd/*.next /etc/etcd/pki/*.next 2>/dev/null; true";
-            let left = member.host.run(&["sh", "-c", look])?;
+            let left = member.run(&["sh", "-c", look])?;
             if !left.trim().is_empty() {
                 step.violations.push(format!("on {} there is left: {}", member.name, left.trim().replace('\n', " ")));
             }
@@ -829,10 +840,10 @@ impl<'a> Life<'a> {
         }
         let mut started = BTreeMap::new();
         for member in &members {
-            started.insert(&member.name, starts(&member.host, self.step_begun)?);
+            started.insert(&member.name, starts(member, self.step_begun)?);
         }
         for member in &members {
-            for at in stops(&member.host, self.step_begun)? {
+            for at in stops(member, self.step_begun)? {
                 // What a fault stopped within its turn was started by that turn.
                 let is_back = |down: &Down| {
                     started.get(&down.member).is_some_and(|all| all.iter().any(|start| (down.from..at).contains(start)))
@@ -872,10 +883,13 @@ impl<'a> Life<'a> {
         if members < 3 {
             return Ok(());
         }
-        for gap in self.judge.gaps().list.iter().filter(|gap| gap.length() > LONGEST_GAP) {
+        for gap in
+            self.judge.gaps().list.iter().filter(|gap| gap.length() > LONGEST_GAP * self.site.row.machines.slowness())
+        {
             let (from, until) = (gap.from_unix_milliseconds, gap.until_unix_milliseconds);
             let is_meant = self.replaced.iter().any(|(begun, ended)| *begun < until && from < *ended);
-            let overlaps = |down: &&Down| down.from < until && down.until.is_none_or(|up| from < up + GRACE);
+            let grace = GRACE * i64::from(self.site.row.machines.slowness());
+            let overlaps = |down: &&Down| down.from < until && down.until.is_none_or(|up| from < up + grace);
             let down: BTreeSet<&String> = self.down.iter().filter(overlaps).map(|down| &down.member).collect();
             if !is_meant && members - down.len().min(members) > members / 2 {
                 let length = gap.length();
@@ -903,7 +917,7 @@ impl<'a> Life<'a> {
 
     /// Ends it, and judges what clients saw. Without a violation its evidence is removed, unless it is to be kept.
     pub fn end(self, earlier: Vec<String>, begun: Instant, keep: bool) -> Result<record::Life> {
-        let Self { seed, site, judge, folder, disk, results, number, .. } = self;
+        let Self { seed, mut site, judge, folder, disk, results, number, .. } = self;
         let history = judge.stop()?;
         let verdict = check(&history);
         fs::write(folder.join("verdict.json"), serde_json::to_vec_pretty(&verdict)?)?;
@@ -957,18 +971,20 @@ fn no_secret_in_processes(folder: &Path, lab: &str, step: &mut Step) {
 }
 
 /// When systemd was told to stop the server of a host, in milliseconds since 1970.
-fn stops(host: &Host, since: i64) -> Result<Vec<i64>> {
-    logged(host, "systemd[1]: Stopping etcd", since)
+fn stops(member: &Member, since: i64) -> Result<Vec<i64>> {
+    logged(member, "systemd[1]: Stopping etcd", since)
 }
 
 /// When the server of a host was ready.
-fn starts(host: &Host, since: i64) -> Result<Vec<i64>> {
-    logged(host, "systemd[1]: Started etcd", since)
+fn starts(member: &Member, since: i64) -> Result<Vec<i64>> {
+    logged(member, "systemd[1]: Started etcd", since)
 }
 
-fn logged(host: &Host, text: &str, since: i64) -> Result<Vec<i64>> {
-    let look = format!("journalctl -u etcd -o short-unix --no-pager | grep -F '{text}' || :");
-    let log = host.run(&["sh", "-c", &look])?;
+fn logged(member: &Member, text: &str, since: i64) -> Result<Vec<i64>> {
+    // The whole log would take an emulated guest a minute.
+    let begin = since / 1000;
+    let look = format!("journalctl -u etcd -o short-unix --no-pager --since @{begin} | grep -F '{text}' || :");
+    let log = member.run(&["sh", "-c", &look])?;
     let at = |line: &str| Some((line.split(' ').next()?.parse::<f64>().ok()? * 1000.0) as i64);
     Ok(log.lines().filter_map(at).filter(|at| *at >= since).collect())
 }

@@ -13,6 +13,7 @@ mod fault;
 mod hosts;
 mod lengths;
 mod life;
+mod machine;
 mod matrix;
 mod operation;
 mod operator;
@@ -41,7 +42,7 @@ use life::Life;
 use operation::Kind;
 use operator::Program;
 use record::Line;
-use row::{Addresses, Auth, Ca, Data, Discovery, Disk, Log, Origin, Patch, Ports, Row, Shell, Ssh};
+use row::{Addresses, Auth, Ca, Data, Discovery, Disk, Log, Machines, Origin, Patch, Ports, Row, Shell, Ssh};
 
 /// Random operations on random clusters, with faults, under the eyes of a judge.
 #[derive(Parser)]
@@ -83,6 +84,9 @@ struct Arguments {
     /// So many members, whatever the seed says
     #[arg(long)]
     members: Option<usize>,
+    /// Clusters of guests, on this: bridge, macvtap
+    #[arg(long, value_parser = machines)]
+    machines: Option<Machines>,
     /// No faults
     #[arg(long)]
     calm: bool,
@@ -104,6 +108,10 @@ struct Arguments {
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
+}
+
+fn machines(text: &str) -> Result<Machines, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
 
@@ -158,6 +166,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let mut choice = Choice::new(seed ^ 0x5eed);
         let mut row = row_of(&mut choice);
         row.members = arguments.members.unwrap_or(row.members);
+        if let Some(machines) = arguments.machines {
+            let Row { version, members, auth, .. } = row;
+            row = Row { version, members: members.min(3), auth, machines, ..Row::default() };
+        }
         println!("life {seed}: {row}");
         let life_begun = Instant::now();
         let mut life = Life::begin(seed, &row, &results, &program, Lab::open(&arguments.lab)?, &mut lengths)?;

@@ -13,7 +13,7 @@ use crate::{
     operation::Kind,
     operator::Program,
     record::{self, Line},
-    row::{Addresses, Auth, Ca, Data, Discovery, Disk, Log, Origin, Patch, Ports, Row, Shell, Ssh},
+    row::{Addresses, Auth, Ca, Data, Discovery, Disk, Log, Machines, Origin, Patch, Ports, Row, Shell, Ssh},
 };
 
 const MEMBERS: [usize; 4] = [1, 2, 3, 5];
@@ -59,7 +59,7 @@ type Value = (usize, usize);
 pub fn rows() -> Vec<Row> {
     let arrays = (0..ARRAYS).map(|seed| array(&mut Choice::new(seed)));
     let shortest = arrays.min_by_key(Vec::len).unwrap_or_default();
-    shortest.iter().map(|values| row_of(values)).chain(huge()).collect()
+    shortest.iter().map(|values| row_of(values)).chain(huge()).chain(guests()).collect()
 }
 
 /// Rows with much data, which are too slow for more of them.
@@ -67,6 +67,13 @@ fn huge() -> [Row; 2] {
     let row = Row { version: "3.5".to_owned(), data: Data::Huge, ..Row::default() };
     let other = Row { log: Log::Short, auth: Auth::Password, disk: Disk::Root, ..row.clone() };
     [row, Row { version: "3.6".to_owned(), ..other }]
+}
+
+/// Rows of guests, which are emulated.
+fn guests() -> [Row; 2] {
+    let row = Row { machines: Machines::Bridge, auth: Auth::Certificate, ..Row::default() };
+    let other = Row { version: "3.6".to_owned(), auth: Auth::Password, machines: Machines::Macvtap, ..row.clone() };
+    [row, other]
 }
 
 fn row_of(values: &[usize]) -> Row {
@@ -85,6 +92,7 @@ fn row_of(values: &[usize]) -> Row {
         patch: PATCHES[values[11]],
         disk: DISKS[values[12]],
         origin: ORIGINS[values[13]],
+        machines: Machines::Hosts,
     }
 }
 
@@ -259,12 +267,14 @@ mod tests {
                 number(ORIGINS.iter().position(|it| *it == row.origin)),
             ]
         };
-        let (array, huge) = rows.split_at(rows.len() - 2);
+        let (array, guests) = rows.split_at(rows.len() - 2);
+        assert!(guests.iter().all(|row| row.machines.are_guests()));
+        let (array, huge) = array.split_at(array.len() - 2);
         assert!(huge.iter().all(|row| row.data == Data::Huge && row.members == 3));
         let seen: BTreeSet<_> = array.iter().flat_map(|row| covered(&place(row)).collect::<Vec<_>>()).collect();
         assert_eq!(seen, pairs(), "all that go together, and none that do not");
         // Versions and members alone take 16.
-        assert!((18..=24).contains(&rows.len()), "{} rows", rows.len());
+        assert!((18..=26).contains(&rows.len()), "{} rows", rows.len());
         assert_eq!(rows, super::rows(), "the same each time");
     }
 

@@ -169,14 +169,16 @@ impl Operation {
                 let Some(host) = spare.first() else { return Ok(None) };
                 let member = choice.one_of(&members);
                 let (name, ip) = (new_name(&members), site.address(host).to_string());
-                let replace = ["member", "replace", &member.name, "--new-name", &name, "--ip", &ip, "--yes"];
-                vec![words(&[&replace, allow].concat())]
+                let place = if site.row.machines.are_guests() { ["--to", host.name()] } else { ["--ip", &ip] };
+                let replace = ["member", "replace", &member.name, "--new-name", &name, "--yes"];
+                vec![words(&[&replace, &place[..], allow].concat())]
             }
             Kind::Add => {
                 let spare = site.spare()?;
                 let Some(host) = spare.first().filter(|_| members.len() <= site.row.members) else { return Ok(None) };
                 let (name, ip) = (new_name(&members), site.address(host).to_string());
-                vec![words(&[&["member", "add", &name, "--ip", &ip, "--yes"], allow].concat())]
+                let place = if site.row.machines.are_guests() { ["--to", host.name()] } else { ["--ip", &ip] };
+                vec![words(&[&["member", "add", &name, "--yes"], &place[..], allow].concat())]
             }
             Kind::Remove => {
                 if members.len() <= site.row.members.min(3) {
@@ -246,7 +248,9 @@ impl Operation {
         };
         // A gate that waits for a member that was lost waits for long enough to see it come back.
         for command in commands.iter_mut().filter(|command| has_turns(command)) {
-            command.extend(words(&["-e", "rollout_timeout=45s", "-e", "member_timeout=45s"]));
+            let seconds = 45 * site.row.machines.slowness();
+            let patience = ["rollout_timeout", "member_timeout"].map(|name| format!("{name}={seconds}s"));
+            command.extend(words(&["-e", &patience[0], "-e", &patience[1]]));
         }
         let replaces_data = matches!(kind, Kind::Restore | Kind::Recover | Kind::Destroy);
         Ok(Some(Self { kind, commands, replaces_data, cause }))

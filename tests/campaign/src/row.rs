@@ -145,6 +145,29 @@ pub enum Origin {
     Adopted,
 }
 
+/// What its members run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Machines {
+    #[default]
+    Hosts,
+    /// Guests on the bridge of their hypervisor.
+    Bridge,
+    /// Guests on the network card of their hypervisor.
+    Macvtap,
+}
+
+impl Machines {
+    pub fn are_guests(self) -> bool {
+        self != Self::Hosts
+    }
+
+    /// Emulated guests take so many times as long.
+    pub fn slowness(self) -> u32 {
+        if self.are_guests() { 5 } else { 1 }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Row {
     /// The minor version that it begins with.
@@ -171,6 +194,8 @@ pub struct Row {
     pub disk: Disk,
     #[serde(default)]
     pub origin: Origin,
+    #[serde(default)]
+    pub machines: Machines,
 }
 
 impl Default for Row {
@@ -190,6 +215,7 @@ impl Default for Row {
             patch: Patch::default(),
             disk: Disk::default(),
             origin: Origin::default(),
+            machines: Machines::default(),
         }
     }
 }
@@ -294,6 +320,9 @@ impl std::fmt::Display for Row {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { members, auth, ports, log, addresses, ssh, ca, shell, data, discovery, disk, origin, .. } = self;
         let version = self.release().unwrap_or(&self.version);
+        if self.machines.are_guests() {
+            write!(formatter, "guests on {:?}, ", self.machines)?;
+        }
         write!(
             formatter,
             "etcd {version}, {members} members, auth {auth:?}, ports {ports:?}, log {log:?}, addresses {addresses:?}, ssh {ssh:?}, \

@@ -18,6 +18,7 @@ use etcdrun_lab::{Borrowed, ETCD_VERSIONS, Host, Kind, Lab, etcd, etcd_tools, wr
 use crate::{
     adopted, authority,
     hosts::{self, DOMAIN},
+    machine::{self, Inside},
     operator::{Operator, Program},
     row::{
         Auth, Ca, Data, Discovery, Origin, Patch, ROOT_PASSWORD, Row, SSH_PORT, SUDO_PASSWORD, Ssh, USER, USER_PASSWORD,
@@ -54,14 +55,29 @@ pub struct Site {
     pub ca: u32,
     /// What each user had last, for the time in which the cluster is destroyed.
     credentials: HashMap<String, Tls>,
+    /// The hypervisors that guests were last seen on.
+    homes: HashMap<String, Host>,
 }
 
-/// A member as the inventory has it, and its host.
+/// A member as the inventory has it, and what it runs on.
 #[derive(Clone)]
 pub struct Member {
     pub name: String,
+    /// Its host, or the hypervisor of its guest.
     pub host: Host,
+    pub guest: Option<Inside>,
+    pub address: IpAddr,
     pub data_dir: &'static str,
+}
+
+impl Member {
+    /// A command where its server runs.
+    pub fn run(&self, words: &[&str]) -> Result<String> {
+        match &self.guest {
+            Some(guest) => guest.run(words),
+            None => self.host.run(words),
+        }
+    }
 }
 
 impl Site {
@@ -70,6 +86,7 @@ impl Site {
         let has_helper = row.ssh == Ssh::Jump || row.discovery == Discovery::Url;
         let count = row.members + SPARE + usize::from(has_helper);
         let mut hosts = match row.data {
+            _ if row.machines.are_guests() => lab.borrow(Kind::Hypervisor, count)?,
             Data::Huge => lab.borrow_with_disks(Kind::Fast, count, LARGE_DISK)?,
             Data::Small | Data::Large => lab.borrow(Kind::Fast, count)?,
         };
@@ -85,7 +102,7 @@ impl Site {
         for host in &named {
             hosts::connect(row, host)?;
         }
-        for host in &hosts {
+        for host in hosts.iter().filter(|_| !row.machines.are_guests()) {
             hosts::prepare(row, &lab, host)?;
         }
         write_inventory(&lab, &named, folder)?;
@@ -104,6 +121,13 @@ impl Site {
         }
         if row.origin == Origin::Adopted {
             adopted::make(row, &hosts[..row.members], &mut operator, &text)?;
+        } else if row.machines.are_guests() {
+            let hypervisors: Vec<&Host> = hosts.iter().map(|host| &**host).collect();
+            let (section, members) = machine::describe(row, &lab, &hypervisors)?;
+            let sections = Self::sections(row, &operator, &hosts, [&None, &None])? + &section;
+            text += &hypervisors_of(&operator)?;
+            text += &format!("clusters:\n  {CLUSTER}:\n{sections}    members:\n{members}");
+            operator.write("inventory.yaml", &text)?;
         } else {
             let sections = Self::sections(row, &operator, &hosts, [&helper, &names])?;
             let entry =
@@ -122,6 +146,7 @@ impl Site {
             password_changes: 0,
             ca: 1,
             credentials: HashMap::new(),
+            homes: HashMap::new(),
         })
     }
 
@@ -185,12 +210,42 @@ impl Site {
         let mut members = Vec::new();
         for (name, vars) in hosts {
             let address = vars["ansible_host"].as_str().unwrap_or_default();
+            if self.row.machines.are_guests() {
+                members.push(self.guest(name, address.parse()?)?);
+                continue;
+            }
             let host = self.hosts.iter().find(|host| self.address(host).to_string() == address);
             let host = host.with_context(|| format!("{name} has the address {address}, which no host has"))?;
-            members.push(Member { name: name.clone(), host: (**host).clone(), data_dir: self.row.data_dir() });
+            members.push(Member {
+                name: name.clone(),
+                host: (**host).clone(),
+                guest: None,
+                address: self.address(host),
+                data_dir: self.row.data_dir(),
+            });
         }
         members.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(members)
+    }
+
+    /// A member in a guest, on the hypervisor that has it, or had it when it was last up.
+    fn guest(&mut self, name: &str, address: IpAddr) -> Result<Member> {
+        let has = |host: &&Borrowed| {
+            let domains = host.run(&["virsh", "-q", "list", "--all", "--name"]).unwrap_or_default();
+            domains.lines().any(|domain| domain.trim() == name)
+        };
+        if let Some(host) = self.hosts.iter().find(has) {
+            self.homes.insert(name.to_owned(), (**host).clone());
+        }
+        // One that is still to be made has no hypervisor yet.
+        let host = self.homes.get(name).cloned().or_else(|| self.hosts.first().map(|host| (**host).clone()));
+        Ok(Member {
+            name: name.to_owned(),
+            host: host.context("there are no hypervisors")?,
+            guest: Some(Inside::new(&self.lab, name, address).context("a guest has no IPv4 address")?),
+            address,
+            data_dir: self.row.data_dir(),
+        })
     }
 
     /// Hosts that no member has.
@@ -217,7 +272,7 @@ impl Site {
         self.name_new_ca()?;
         let port = self.row.client_port();
         let members = self.members()?;
-        let endpoints = members.iter().map(|member| Endpoint::new(&member.name, self.address(&member.host), port));
+        let endpoints = members.iter().map(|member| Endpoint::new(&member.name, member.address, port));
         let endpoints = endpoints.collect();
         // One that is destroyed has no certificates, and is not reached with those that it had.
         let is_there = self.operator.path(&format!(".etcdrun/clusters/{CLUSTER}.json")).exists();
@@ -289,7 +344,8 @@ impl Site {
 
     /// An inventory of another cluster like this one, on a host that has no member. Nothing if there is none.
     pub fn describe_copy(&mut self) -> Result<bool> {
-        let Some(host) = self.spare()?.into_iter().next() else { return Ok(false) };
+        let spare = if self.row.machines.are_guests() { None } else { self.spare()?.into_iter().next() };
+        let Some(host) = spare else { return Ok(false) };
         let text = self.operator.read("inventory.yaml")?;
         let (head, cluster) = text.split_once("clusters:\n").context("the inventory has no clusters")?;
         let (cluster, _) = cluster.split_once("    members:\n").context("the cluster has no members")?;
@@ -302,9 +358,16 @@ impl Site {
     }
 
     /// Deletes what operations have moved aside, as a person does who is sure: the disks are small.
-    pub fn tidy(&self) {
+    pub fn tidy(&mut self) {
+        let tidy = format!("rm -rf {}.*", self.row.data_dir());
+        if self.row.machines.are_guests() {
+            for member in self.members().unwrap_or_default() {
+                drop(member.run(&["sh", "-c", &tidy]));
+            }
+            return;
+        }
         for host in &self.hosts {
-            drop(host.run(&["sh", "-c", &format!("rm -rf {}.*", self.row.data_dir())]));
+            drop(host.run(&["sh", "-c", &tidy]));
         }
     }
 
@@ -389,22 +452,28 @@ impl Site {
     pub fn await_healthy(&mut self, limit: Duration) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let said = self.operator.run(&["status", CLUSTER, "--connect-timeout", "3"])?;
+            let patience = if self.row.machines.are_guests() { "30" } else { "3" };
+            let said = self.operator.run(&["status", CLUSTER, "--connect-timeout", patience])?;
             if said.code == Some(0) {
                 return Ok(());
             }
-            if begun.elapsed() > limit {
+            if begun.elapsed() > limit * self.row.machines.slowness() {
                 bail!("{CLUSTER} is not healthy after {limit:?}:\n{}", said.text);
             }
         }
     }
 
     /// What servers and hosts have said, for those who look into what happened.
-    pub fn save_logs(&self, folder: &Path) -> Result<()> {
+    pub fn save_logs(&mut self, folder: &Path) -> Result<()> {
+        let command = ["journalctl", "-u", "etcd", "--no-pager", "-o", "short-precise"];
+        let logs: Vec<(String, Result<String>)> = if self.row.machines.are_guests() {
+            self.members()?.iter().map(|member| (member.name.clone(), member.run(&command))).collect()
+        } else {
+            self.hosts.iter().map(|host| (host.name().to_owned(), host.run(&command))).collect()
+        };
         fs::create_dir_all(folder)?;
-        for host in &self.hosts {
-            let log = host.run(&["journalctl", "-u", "etcd", "--no-pager", "-o", "short-precise"]);
-            fs::write(folder.join(format!("{}.log", host.name())), log.unwrap_or_else(|error| format!("{error:#}")))?;
+        for (name, log) in logs {
+            fs::write(folder.join(format!("{name}.log")), log.unwrap_or_else(|error| format!("{error:#}")))?;
         }
         Ok(())
     }
@@ -414,7 +483,8 @@ impl Site {
 fn ssh_of(row: &Row, operator: &Operator) -> Result<String> {
     let text = operator.read("inventory.yaml")?;
     let (_, ssh) = text.split_once("\nssh:").context("the lab's inventory has no connections")?;
-    let (ssh, _) = ssh.split_once("\nhosts:").context("the lab's inventory has no hosts")?;
+    let ends = ["\nhosts:", "\nhypervisors:"].iter().filter_map(|end| ssh.find(end)).min();
+    let ssh = &ssh[..ends.context("the lab's inventory has no hosts")?];
     let mut ssh = format!("{ssh}\n");
     match row.ssh {
         Ssh::Root => {}
@@ -428,6 +498,14 @@ fn ssh_of(row: &Row, operator: &Operator) -> Result<String> {
         Ssh::Jump => ssh += "  jump: [jump]\n",
     }
     Ok(ssh)
+}
+
+/// What the inventory says about hypervisors.
+fn hypervisors_of(operator: &Operator) -> Result<String> {
+    let text = operator.read("inventory.yaml")?;
+    let (_, hypervisors) = text.split_once("\nhypervisors:").context("the lab's inventory has no hypervisors")?;
+    let (hypervisors, _) = hypervisors.split_once("\nhosts:").unwrap_or((hypervisors, ""));
+    Ok(format!("hypervisors:{hypervisors}\n"))
 }
 
 /// The keys of hosts, by what they are reached by in this row.

@@ -59,7 +59,7 @@ impl Meanwhile {
                 for member in &members {
                     // One that has no data is not one that anybody would start.
                     let start = format!("[ ! -d {}/member ] || systemctl start --no-block etcd", member.data_dir);
-                    drop(member.host.run(&["sh", "-c", &start]));
+                    drop(member.run(&["sh", "-c", &start]));
                 }
                 sleep(Duration::from_secs(3));
             }
