@@ -342,8 +342,7 @@ impl<'a> Life<'a> {
                 Fault::CertificateExpired => operation.kind == Kind::RotateCa,
                 // It is chosen by the time of day which backup is the newest.
                 Fault::ClockBack | Fault::ClockAhead => operation.replaces_data || operation.kind == Kind::Elsewhere,
-                // The second one is at the host that no member has.
-                // And members of one are not hosts.
+                // The second one is at the host that no member has, and guests are not on hosts that it could be cut off from.
                 Fault::SplitOperators if self.site.row.machines.are_guests() => true,
                 Fault::SplitOperators => members.len() < 3 || matches!(operation.kind, Kind::Move | Kind::Add),
                 _ => false,

@@ -230,7 +230,7 @@ impl Authority {
         let request = Request::new(user, Usage::Client, tls);
         if renewal != Renewal::Always
             && let Some((certificate, key)) = keeping.client(user)?
-            && self.wish_for(user, tls, &certificate, &key) == Wish::Nothing
+            && self.wish_for(&request, &certificate, &key) == Wish::Nothing
         {
             if renewal == Renewal::IfNeeded
                 && let Err(error) = keeping.seal_plain(&tls.ca, user)
@@ -247,8 +247,7 @@ impl Authority {
         Ok(Client { certificate: leaf.certificate, key, is_new: true })
     }
 
-    /// What it takes for a user's certificate in the state folder to be a good one.
-    /// It is renewed at least so long before its end.
+    /// What it takes for a user's certificate in the state folder to be a good one, which is renewed at least so long before its end.
     pub fn client_wish(
         &self,
         user: &str,
@@ -258,12 +257,11 @@ impl Authority {
     ) -> Result<Wish, PkiError> {
         let (certificate, key) = keeping.client(user)?.unwrap_or_default();
         let request = Request::new(user, Usage::Client, tls).renewed_within(within);
-        Ok(request.wish(fitting(&certificate, &key).as_ref(), &self.certificate, Timestamp::now()))
+        Ok(self.wish_for(&request, &certificate, &key))
     }
 
-    fn wish_for(&self, user: &str, tls: &TlsSection, certificate: &str, key: &str) -> Wish {
-        let certificate = fitting(certificate, key);
-        Request::new(user, Usage::Client, tls).wish(certificate.as_ref(), &self.certificate, Timestamp::now())
+    fn wish_for(&self, request: &Request, certificate: &str, key: &str) -> Wish {
+        request.wish(fitting(certificate, key).as_ref(), &self.certificate, Timestamp::now())
     }
 
     async fn signed_by_command(&self, command: &[String], request: &str) -> Result<String, PkiError> {

@@ -754,7 +754,7 @@ fn the_only_member_may_be_mended_if_an_outage_is_allowed() {
         let verdict = judge(Profile::Restart, Gate::Before, &world.situation());
         assert!(verdict.holds(), "{}", verdict.told());
     }
-    // When it was looked at, its host was booting: nobody could say who is a member.
+    // Before the turn its host was booting, so no member could list the members.
     let mut world = World::on_the_way(Gate::After, 1, FROM, FROM);
     world.before.members[0].answer = Err("connection refused".into());
     let verdict = judge(Profile::Restart, Gate::After, &world.situation());
