@@ -246,11 +246,12 @@ impl Operation {
                 words(&["restore", CLUSTER, "--from", "file:last", "--yes"]),
             ],
         };
-        // A gate that waits for a member that was lost waits for long enough to see it come back.
+        // A gate that waits for a member that was lost waits for long enough to see it come back. Emulated guests answer late.
         for command in commands.iter_mut().filter(|command| has_turns(command)) {
-            let seconds = 45 * site.row.machines.slowness();
-            let patience = ["rollout_timeout", "member_timeout"].map(|name| format!("{name}={seconds}s"));
-            command.extend(words(&["-e", &patience[0], "-e", &patience[1]]));
+            let slowness = site.row.machines.slowness();
+            for (name, seconds) in [("rollout_timeout", 45), ("member_timeout", 45), ("rollout_max_stall", 5)] {
+                command.extend(["-e".into(), format!("{name}={}s", seconds * slowness)]);
+            }
         }
         let replaces_data = matches!(kind, Kind::Restore | Kind::Recover | Kind::Destroy);
         Ok(Some(Self { kind, commands, replaces_data, cause }))

@@ -145,11 +145,16 @@ fn an_outage_is_accepted_by_a_word_of_the_operator() {
                     || name == "replace-ca.yaml",
                 "{name} leaves it to -e rollout_allow_outage"
             );
-            graph(&name, &["-e", "rollout_allow_outage=true"]);
+            graph(
+                &name,
+                &["-e", "rollout_allow_outage=true", "-e", "rollout_timeout=7s", "-e", "rollout_max_stall=7s"],
+            );
         }
     }
-    let wrong = folder.run(&["graph", "reboot.yaml", "-e", "rollout_allow_outage=perhaps"]);
-    assert_eq!(wrong.code, 5, "{}{}", wrong.stdout, wrong.stderr);
+    for name in ["rollout_allow_outage", "rollout_timeout", "rollout_max_stall"] {
+        let wrong = folder.run(&["graph", "reboot.yaml", "-e", &format!("{name}=perhaps")]);
+        assert_eq!(wrong.code, 5, "{name}: {}{}", wrong.stdout, wrong.stderr);
+    }
 }
 
 /// `status` and `certs renew` take hosts, and mean the clusters that these belong to.

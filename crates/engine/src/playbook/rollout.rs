@@ -62,7 +62,7 @@ pub struct RolloutSettings {
     /// Whether to write and read a key all the time, to see what clients see.
     #[serde(default = "yes")]
     pub canary: bool,
-    /// The maximum time without an answer to the canary.
+    /// The maximum time without an answer to the canary; default: the value of `-e rollout_max_stall`, or 5 seconds.
     #[serde(default = "stall")]
     #[serde(serialize_with = "as_number")]
     pub max_stall: Seconds,
@@ -342,11 +342,12 @@ impl Loader<'_> {
     }
 }
 
-/// What the operator says with the command, for a playbook that leaves it open: whether an outage is accepted, and how long a gate
-/// waits.
-const SAID: [(&str, &str); 2] = [
+/// What the operator says with the command, for a playbook that leaves it open: whether an outage is accepted, how long a gate waits,
+/// and how long the cluster may be without an answer.
+const SAID: [(&str, &str); 3] = [
     ("allow_outage", "{{ rollout_allow_outage | default(false) | bool }}"),
     ("timeout", "{{ rollout_timeout | default('5m') }}"),
+    ("max_stall", "{{ rollout_max_stall | default('5s') }}"),
 ];
 
 fn with_defaults(mut node: Node) -> Node {

@@ -130,8 +130,11 @@ impl Call {
             return outcome;
         }
         let why = sight.words.last().map(|words| format!(": {words}")).unwrap_or_default();
-        let msg =
-            format!("the cluster did not answer for {milliseconds} ms, and {} may be{why}", self.module.max_stall);
+        let msg = format!(
+            "the cluster did not answer for {milliseconds} ms, the limit is {}{why}; find out why before you go on; if your disks or network \
+             are this slow, pass a higher limit with `-e rollout_max_stall=`",
+            self.module.max_stall
+        );
         Outcome { failed: true, refused: true, msg, ..outcome }
     }
 }
