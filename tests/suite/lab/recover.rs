@@ -2,7 +2,7 @@
 
 use std::{
     process::Stdio,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use etcdrun_lab::{Host, wait};
@@ -259,6 +259,21 @@ fn a_drill_starts_a_server_on_a_backup_and_leaves_nothing() {
         assert_eq!(state(), before);
         assert_eq!(get(&site, "later"), "stays");
     }
+}
+
+/// A server that no client can trust never answers: there is nothing to wait for.
+#[test]
+fn a_drill_with_an_expired_certificate_ends_at_once() {
+    let site = site(1, "3.7");
+    put(&site, "key", "value");
+    backup(&site, &[]).ends(0);
+    let key = site.place.folder.run(&["secret", "view", ".etcdrun/pki/prod/ca.key.age"]).ends(0).stdout;
+    let yesterday = SystemTime::now() - Duration::from_secs(86400);
+    site.place.hosts[0].end_certificate("/etc/etcd/pki/server.crt", &key, yesterday).unwrap();
+    let begun = Instant::now();
+    let words = ["restore", "prod", "--from", "file:backups", "--drill", "-v", "-i", "inventory.yaml"];
+    says(&site.place.folder.run(&words).ends(2), "run `etcdrun certs renew prod`");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 /// The first member is the cluster; the others are machines for a drill.

@@ -70,13 +70,28 @@ impl Apart<'_> {
             let why = match &seen.answer {
                 Ok(view) if view.leader == Some(view.id) && view.read.is_ok() => return Ok(view.revision),
                 Ok(_) => "it does not lead itself".to_owned(),
-                Err(why) => why.clone(),
+                Err(why) => {
+                    self.trusted(client).await?;
+                    why.clone()
+                }
             };
             done(context.run((self.payload)("alive")).await?)?;
             if begun.elapsed() > PATIENCE {
                 return Err(ActionError::Failed(format!("the etcd on the copy does not answer: {why}")));
             }
             context.wait(PAUSE).await?;
+        }
+    }
+
+    /// A server without an answer may still read its database. One whose certificate is not valid, or that does not accept ours, never
+    /// answers.
+    async fn trusted(&self, client: &MemberClient) -> Result<(), ActionError> {
+        match client.served(PORTS.0).await {
+            Err(error) if !error.is_transient() => Err(ActionError::Failed(format!(
+                "{error}; run `etcdrun certs renew {}`, then the same command again",
+                self.cluster.name
+            ))),
+            _ => Ok(()),
         }
     }
 }

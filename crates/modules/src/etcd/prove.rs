@@ -30,7 +30,7 @@ impl Restore {
         let proved = self.try_out(context, &token).await;
         let ended = self.forget(context, &token).await;
         let msg = proved.map_err(|error| {
-            ActionError::Failed(format!("etcd does not serve the data of the backup: {error}. Nothing was stopped or changed; restore another backup (`etcdrun backup list {}`)", self.cluster.name))
+            ActionError::Failed(format!("etcd does not serve the data of the backup: {error}. Nothing was stopped or changed. If it is the data, restore another backup (`etcdrun backup list {}`)", self.cluster.name))
         })?;
         ended?;
         Ok(Outcome { msg, ..Outcome::ok() })
