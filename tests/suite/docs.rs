@@ -82,6 +82,24 @@ fn every_fact_is_documented() {
     }
 }
 
+#[test]
+fn every_alert_has_a_test_and_is_documented_with_its_metrics() {
+    let rules = include_str!("../../roles/prometheus/files/etcd-alerts.yml");
+    let tests = include_str!("../monitoring/etcd-alerts.test.yml").to_owned()
+        + include_str!("../monitoring/etcd-alerts-slow.test.yml");
+    let page = include_str!("../../docs/monitoring.md");
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 30, "{}", alerts.len());
+    for alert in alerts {
+        assert!(tests.contains(&format!("  - name: {alert}\n")), "{alert} has no test");
+        assert!(page.contains(&format!("`{alert}`")), "{alert} is not in docs/monitoring.md");
+    }
+    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    for metric in words.filter(|word| word.len() > "etcdrun_".len() && word.starts_with("etcdrun_")) {
+        assert!(page.contains(&format!("| `{metric}` |")), "{metric} is not in docs/monitoring.md");
+    }
+}
+
 /// Which test notices that it is off, `.ci/mutants` reads there.
 #[test]
 fn every_switch_is_in_the_table_of_mutants() {
