@@ -232,8 +232,16 @@ fn the_way_down_is_opened_and_shut() {
     assert!(!has_changed(&downgrade("state: enabled, version: 3.5.34").ends(0)));
     let up = gate(&site, &site.names[0], "profile: upgrade, from: 3.6.15, to: 3.7.2, snapshot: false").ends(3);
     assert!(up.stdout.contains("no-downgrade: "), "{}", up.stdout);
+    // Neither 3.5 nor 3.6 could join now.
+    site.place.hosts[2].run(&["sh", "-c", "systemctl stop etcd; rm -rf /var/lib/etcd/data/*"]).unwrap();
+    let replace = ["member", "replace", &site.names[2], "--yes", "-i", "inventory.yaml"];
+    let shut = site.place.folder.run(&replace).ends(3);
+    assert!(shut.stdout.contains("etcd lets no new member join"), "{}", shut.stdout);
+    assert_eq!(site.etcdctl(&["member", "list"]).matches("started").count(), 3, "none was removed");
     assert!(has_changed(&downgrade("state: cancelled").ends(0)));
     assert!(!has_changed(&downgrade("state: cancelled").ends(0)));
+    site.place.folder.run(&replace).ends(0);
+    site.is_served_by_all();
     gate(&site, &site.names[0], settled).ends(0);
 }
 

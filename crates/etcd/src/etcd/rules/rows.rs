@@ -130,6 +130,9 @@ const ALL: &[Profile] = &Profile::ALL;
 /// A clock that is wrong after a boot is set within this time, or nothing sets it.
 const CLOCKS_ARE_SET: Duration = Duration::from_secs(30);
 
+/// etcd's leader ends a downgrade within seconds once all members have arrived. An unfinished one does not end by itself.
+const DOWNGRADE_ENDS: Duration = Duration::from_secs(30);
+
 #[rustfmt::skip]
 pub static RULES: &[Rule] = {
     use Profile::{Certificate, Nospace, Replace, Restart, Upgrade};
@@ -218,8 +221,8 @@ pub static RULES: &[Rule] = {
             .before(&[Upgrade]),
         rule("way-back", "the cluster version is not newer than the version to roll back to", versions::way_back)
             .back(ALL).fails_at_once(),
-        rule("no-downgrade", "no upgrade while a downgrade is in progress", versions::no_downgrade)
-            .before(&[Upgrade]),
+        rule("no-downgrade", "no upgrade, and no new member, while a downgrade is in progress", versions::no_downgrade)
+            .before(&[Upgrade, Replace]).stop(&[Replace]).waits_at_most(DOWNGRADE_ENDS),
         rule("patch-before-replace", "a 3.5 below 3.5.26 is upgraded before its members change, if that is possible", versions::patch_before_replace)
             .before(&[Replace]).fails_at_once(),
         rule("learners-only", "new members join as learners", changes::learners_only)

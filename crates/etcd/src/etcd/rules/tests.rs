@@ -776,6 +776,23 @@ fn what_nobody_looked_at_counts_against_it_but_not_in_a_plan() {
 }
 
 #[test]
+fn no_member_joins_while_a_downgrade_is_in_progress() {
+    let refused = |gate, change, downgrade| {
+        let mut world = World::on_the_way(gate, 3, TO, TO);
+        world.change = Some(change);
+        world.every_view(|view| view.downgrade = downgrade);
+        let verdict = judge(Profile::Replace, gate, &world.situation());
+        verdict.against().any(|finding| finding.rule == "no-downgrade")
+    };
+    for gate in [Gate::Before, Gate::Stop] {
+        assert!(refused(gate, MemberChange::AddLearner, Some((3, 5))), "{gate:?}");
+        assert!(refused(gate, MemberChange::Remove, Some((3, 5))), "its successor would not start ({gate:?})");
+        assert!(!refused(gate, MemberChange::Shrink, Some((3, 5))), "nothing joins ({gate:?})");
+        assert!(!refused(gate, MemberChange::AddLearner, None), "{gate:?}");
+    }
+}
+
+#[test]
 fn a_rollback_by_binary_needs_one_old_member() {
     let mut world = World::on_the_way(Gate::Before, 3, TO, FROM);
     world.every_view(|view| view.cluster_version = Some((3, 5)));

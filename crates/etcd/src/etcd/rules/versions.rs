@@ -303,13 +303,23 @@ pub(super) fn way_back(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
+/// A member without data asks the others whether a downgrade is enabled, and then starts only in a cluster whose version is one above its
+/// own. But that is lowered as soon as the downgrade is enabled: until it is over, no version can join.
 pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
+    const WAY_OUT: &str = "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun etcdctl CLUSTER -- downgrade cancel`)";
     let going_down = situation.now.views().find_map(|(name, view)| Some((name, view.downgrade?)));
-    match (situation.step.filter(|step| goes_up(*step)), going_down) {
-        (Some(step), Some((name, target))) if step.to.series() > target => Answer::refused(
-            format!("{name} is about to be downgraded to {}", text(Some(target))),
-            "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun etcdctl CLUSTER -- downgrade cancel`)",
+    let Some((name, target)) = going_down else { return Answer::holds("no downgrade is in progress") };
+    if situation.step.is_some_and(|step| goes_up(step) && step.to.series() > target) {
+        return Answer::refused(format!("{name} is about to be downgraded to {}", text(Some(target))), WAY_OUT);
+    }
+    match situation.change {
+        Some(MemberChange::AddLearner | MemberChange::AddVoter | MemberChange::Remove) => Answer::refused(
+            format!(
+                "a downgrade to {} is in progress, and until it is over etcd lets no new member join",
+                text(Some(target))
+            ),
+            WAY_OUT,
         ),
-        _ => Answer::holds("no downgrade is in progress"),
+        _ => Answer::holds("the downgrade in progress does not stand in the way"),
     }
 }
