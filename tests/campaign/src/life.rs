@@ -41,8 +41,9 @@ const HEALTHY: Duration = Duration::from_secs(120);
 const LONGEST_GAP: Duration = Duration::from_secs(30);
 /// After a fault is taken back, a member needs a moment.
 const GRACE: i64 = 20_000;
-/// How long it may take until a fault is seen by a gate that looks right before a stop.
-const SEEN: i64 = 5_000;
+/// How long it may take until a fault is seen by a gate that looks right before a stop: its look waits five seconds for a member, and then
+/// the host has to hear of the stop.
+const SEEN: i64 = 8_000;
 /// How many faults are chosen for a command, at least and at most. Not each of them fits, or comes in time.
 const FAULTS: (usize, usize) = (2, 5);
 /// How many attempts to bring an operation to its end may meet faults.
@@ -652,7 +653,11 @@ impl<'a> Life<'a> {
         for name in std::mem::take(&mut self.lost) {
             if self.site.members()?.iter().any(|member| member.name == name) {
                 let words = ["member", "replace", &name, "--yes"].map(str::to_owned);
-                let said = self.command(&words, &[], step)?;
+                let mut said = self.command(&words, &[], step)?;
+                if said.code == Some(3) && said.text.contains("downgrade cancel") {
+                    self.site.cancel_downgrade()?;
+                    said = self.command(&words, &[], step)?;
+                }
                 // What was built again meanwhile needs nothing.
                 match said.code {
                     // A person who knows that its data is damaged does not keep it because it serves.

@@ -371,6 +371,13 @@ impl Site {
         }
     }
 
+    /// What the refusal of a new member advises.
+    pub fn cancel_downgrade(&mut self) -> Result<()> {
+        let output = (self.etcdctl()?)().args(["downgrade", "cancel"]).output()?;
+        ensure!(output.status.success(), "etcdctl says: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
     /// Starts etcdctl as root, as often as wanted.
     fn etcdctl(&mut self) -> Result<impl Fn() -> Command + use<>> {
         let root = self.as_root()?;
