@@ -10,8 +10,8 @@ use serde::{
 };
 
 use super::sections::{
-    AddressPool, AuthSection, BackupSection, EtcdClient, EtcdSection, GuestSection, Image, MemberTls, Network,
-    Placement, Pool, TlsSection,
+    AddressPool, AuthSection, BackupSection, ChronySection, EtcdClient, EtcdSection, GuestSection, Image, MemberTls,
+    Network, Placement, Pool, TlsSection,
 };
 use crate::model::Seconds;
 
@@ -152,7 +152,7 @@ pub(super) struct ClusterEntry {
     /// Programs that use the cluster, with their versions.
     #[schemars(with = "Vec<EtcdClient>")]
     pub(super) clients: Free,
-    /// For your own templates: etcdrun does not configure chrony yet.
+    #[schemars(with = "ChronySection")]
     pub(super) chrony: FreeMap,
     /// For your own templates: etcdrun does not configure Fluent Bit yet.
     pub(super) fluentbit: FreeMap,

@@ -192,9 +192,33 @@ fn a_guest_that_could_not_be_logged_into_is_found() {
 #[test]
 fn what_is_not_carried_out_is_told() {
     let folder = Folder::new();
-    folder.write("inventory.yaml", &(CLUSTER.to_owned() + "    chrony: { servers: [10.0.0.1] }\n"));
+    folder.write("inventory.yaml", &(CLUSTER.to_owned() + "    fluentbit: { enabled: true }\n"));
     let said = folder.run(&["lint", "site.yaml"]).ends(0);
-    assert!(said.stderr.contains("warning: the section `chrony` of `prod` has no effect"), "{}", said.stderr);
+    assert!(said.stderr.contains("warning: the section `fluentbit` of `prod` has no effect"), "{}", said.stderr);
+}
+
+#[test]
+fn the_section_of_time_is_checked() {
+    let servers = "servers: [{ url: ntp1.example.org, options: [iburst] }]";
+    for (section, code, words) in [
+        (format!("enabled: true, {servers}, makestep: {{ threshold: 0.5, limit: -1 }}"), 0, ""),
+        (servers.to_owned(), 0, "warning: `chrony` of `prod` has no effect: it is not enabled"),
+        ("enabled: true".to_owned(), 5, "error: `chrony` of `prod` has no `servers` and no `pools`"),
+        (format!("enabled: true, server: [], {servers}"), 5, "unknown key `server`"),
+        ("enabled: true, servers: [10.0.0.1]".to_owned(), 5, "inventory.yaml:"),
+        ("enabled: true, pools: [{ url: 'a b' }]".to_owned(), 5, "`a b` in `chrony.pools` of `prod` is no name"),
+        (
+            "enabled: true, pools: [{ url: a, options: ['b#'] }]".to_owned(),
+            5,
+            "`b#` in `chrony.pools` of `prod` is no option",
+        ),
+        (format!("enabled: true, {servers}, makestep: {{ threshold: 0, limit: 3 }}"), 5, "must be more than 0 seconds"),
+    ] {
+        let folder = Folder::new();
+        folder.write("inventory.yaml", &format!("{CLUSTER}    chrony: {{ {section} }}\n"));
+        let said = folder.run(&["lint", "site.yaml"]).ends(code);
+        assert!(said.stderr.contains(words), "{section}: {}", said.stderr);
+    }
 }
 
 #[test]

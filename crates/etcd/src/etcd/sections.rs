@@ -6,7 +6,9 @@ use super::{advisories::Concern, settings};
 use crate::{
     inventory::{
         self, Cluster, Host, Inventory,
-        sections::{AuthMethod, AuthSection, CaSection, EtcdSection, MemberTls, Release, TlsSection},
+        sections::{
+            AuthMethod, AuthSection, CaSection, ChronySection, EtcdSection, MemberTls, Release, TimeSource, TlsSection,
+        },
     },
     model::{Span, Version},
     pki::{self, PkiError},
@@ -84,6 +86,9 @@ impl Check<'_> {
         if let Some(auth) = &auth {
             self.auth(auth);
         }
+        if let Some(chrony) = self.section::<ChronySection>("chrony") {
+            self.time(&chrony);
+        }
         self.not_carried_out();
         let cluster = self.cluster;
         if let (Some(node), Some(etcd)) = (cluster.sections.get("etcd"), &etcd) {
@@ -97,16 +102,47 @@ impl Check<'_> {
 
     /// Sections that nothing of the program reads.
     fn not_carried_out(&mut self) {
-        for name in ["chrony", "fluentbit"] {
-            if let Some(node) = self.cluster.sections.get(name) {
-                let message = format!(
-                    "the section `{name}` of `{}` has no effect: etcdrun does not configure it yet",
-                    self.cluster.name
+        if let Some(node) = self.cluster.sections.get("fluentbit") {
+            let message = format!(
+                "the section `fluentbit` of `{}` has no effect: etcdrun does not configure it yet",
+                self.cluster.name
+            );
+            let help = "remove it, or use `cluster.fluentbit` in your own playbook";
+            self.diagnostics.push(Diagnostic::warning(node.span, message).help(help));
+        }
+    }
+
+    fn time(&mut self, chrony: &ChronySection) {
+        let (cluster, place) = (&self.cluster.name, |field| self.place("chrony", field));
+        let mut found = Vec::new();
+        let has_sources = chrony.sources().next().is_some();
+        if chrony.enabled && !has_sources {
+            let message = format!("`chrony` of `{cluster}` has no `servers` and no `pools`");
+            found.push(Diagnostic::error(place("enabled"), message).help("add at least one of them; see docs/time.md"));
+        }
+        if !chrony.enabled && has_sources {
+            let message = format!("`chrony` of `{cluster}` has no effect: it is not enabled");
+            let help = "set `enabled: true` in it, or remove the section";
+            found.push(Diagnostic::warning(place("enabled"), message).help(help));
+        }
+        for (field, sources) in [("servers", &chrony.servers), ("pools", &chrony.pools)] {
+            for source in sources.iter().filter(|source| !source.has_name()) {
+                let message =
+                    format!("`{}` in `chrony.{field}` of `{cluster}` is no name and no address", source.url.0);
+                found.push(Diagnostic::error(place(field), message).help("write it as ntp1.example.org or 192.0.2.1"));
+            }
+            for option in sources.iter().filter_map(TimeSource::wrong_option) {
+                let message = format!("`{}` in `chrony.{field}` of `{cluster}` is no option of chrony", option.0);
+                found.push(
+                    Diagnostic::error(place(field), message).help("options are words such as iburst or maxsources 3"),
                 );
-                let help = format!("remove it, or use `cluster.{name}` in your own playbook");
-                self.diagnostics.push(Diagnostic::warning(node.span, message).help(help));
             }
         }
+        if chrony.makestep.is_some_and(|step| !(step.threshold > 0.0)) {
+            let message = format!("`chrony.makestep.threshold` of `{cluster}` must be more than 0 seconds");
+            found.push(Diagnostic::error(place("makestep"), message));
+        }
+        found.into_iter().for_each(|diagnostic| self.diagnostics.push(diagnostic));
     }
 
     /// A section whose values are all known; nothing if a template in it must be rendered first.
