@@ -1,6 +1,6 @@
 //! Examples in the documentation are what the program takes.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use etcdrun::LIBRARY;
 use etcdrun_base::mutant::{policy, repair};
@@ -98,6 +98,11 @@ fn every_alert_has_a_test_and_is_documented_with_its_metrics() {
     for metric in words.filter(|word| word.len() > "etcdrun_".len() && word.starts_with("etcdrun_")) {
         assert!(page.contains(&format!("| `{metric}` |")), "{metric} is not in docs/monitoring.md");
     }
+    let program = include_str!("../../src/cli/commands/metrics.rs");
+    let written = program.split('"').filter(|word| word.starts_with("etcdrun_")).map(str::to_owned);
+    let told = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let told = told.filter(|name| name.starts_with("etcdrun_")).map(str::to_owned);
+    assert_eq!(written.collect::<BTreeSet<_>>(), told.collect::<BTreeSet<_>>());
 }
 
 /// Which test notices that it is off, `.ci/mutants` reads there.

@@ -16,6 +16,7 @@ mod inventory;
 mod lint;
 mod logs;
 mod member;
+mod metrics;
 mod plan;
 mod playbook;
 mod recover;
@@ -42,6 +43,8 @@ pub enum Command {
     Plan(plan::PlanArgs),
     /// Show the health of clusters: members, leader, versions, alarms, certificate expiry
     Status(status::StatusArgs),
+    /// Write metrics of clusters, certificates, backups and runs, for Prometheus
+    Metrics(metrics::MetricsArgs),
     /// Replace, add, remove, restart and move members of clusters
     Member(member::MemberCommand),
     /// Move every member off a hypervisor
@@ -112,6 +115,7 @@ pub fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError>
         Command::Playbook(args) => playbook::run(args, invocation),
         Command::Plan(args) => plan::run(args, invocation),
         Command::Status(args) => status::run(args, invocation),
+        Command::Metrics(args) => metrics::run(args, invocation),
         Command::Member(args) => member::run(args, invocation),
         Command::Drain(args) => drain::run(args, invocation),
         Command::Undrain(args) => undrain::run(args, invocation),

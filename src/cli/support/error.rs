@@ -5,6 +5,7 @@ use std::io;
 use super::exit::Exit;
 use crate::{
     membership::Refusal,
+    pki::PkiError,
     source::{Diagnostics, Sources},
     state::StateError,
 };
@@ -46,6 +47,12 @@ impl From<Refusal> for CliError {
             Refusal::Input { message, help } => Self::Usage { message, help },
             Refusal::Gate { message, help } => Self::Refused { message, help },
         }
+    }
+}
+
+impl From<PkiError> for CliError {
+    fn from(error: PkiError) -> Self {
+        Self::usage_with_help(error.message, error.help)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs,
+    os::unix::fs::PermissionsExt,
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
@@ -637,4 +638,51 @@ fn however_large_a_cluster_is_little_of_it_is_in_memory() {
     println!("peak memory: backup to a folder {to_file} MiB, to a bucket {to_s3} MiB, restore {back} MiB");
     assert!(to_file.max(to_s3).max(back) < 200, "{to_file} {to_s3} {back}");
     site.is_served_by_all();
+}
+
+/// What Prometheus gets of a cluster that serves, and of one that does not.
+#[test]
+fn metrics_tell_of_clusters_certificates_backups_and_runs() {
+    let site = site(1, "3.7");
+    let text = site.place.folder.read("inventory.yaml");
+    let with_place = text.replacen("    members:", "    backup: { to: \"file:backups\" }\n    members:", 1);
+    assert_ne!(text, with_place);
+    site.place.folder.write("inventory.yaml", &with_place);
+    backup(&site, &[]).ends(0);
+    let name = &site.names[0];
+    let has = |text: &str, lines: &[&str]| {
+        for line in lines {
+            assert!(text.lines().any(|it| it.starts_with(line)), "no {line:?} in:\n{text}");
+        }
+    };
+    run(&site, &["metrics", "--output", "etcdrun.prom"]).ends(0);
+    let text = site.place.folder.read("etcdrun.prom");
+    let member = format!("cluster=\"prod\",member=\"{name}\"");
+    has(
+        &text,
+        &[
+            "etcdrun_cluster_info{cluster=\"prod\",version=\"3.7\"} 1",
+            "etcdrun_cluster_read_success{cluster=\"prod\"} 1",
+            "etcdrun_cluster_healthy{cluster=\"prod\"} 1",
+            &format!("etcdrun_member_alarm{{{member},alarm=\"NOSPACE\"}} 0"),
+            &format!("etcdrun_member_db_size_bytes{{{member}}} "),
+            "etcdrun_certificate_not_after_timestamp_seconds{cluster=\"prod\",kind=\"authority\",name=\"prod etcd\"} 2",
+            &format!(
+                "etcdrun_certificate_not_after_timestamp_seconds{{cluster=\"prod\",kind=\"member\",name=\"{name}\"}} 1"
+            ),
+            "etcdrun_backups{cluster=\"prod\",location=\"file:backups\"} 1",
+            "etcdrun_backup_last_attempt_success{cluster=\"prod\",location=\"file:backups\"} 1",
+            "etcdrun_runs{state=\"failed\"} 0",
+        ],
+    );
+    let mode = fs::metadata(site.place.folder.path("etcdrun.prom")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "node exporter runs as another user");
+    site.place.hosts[0].run(&["systemctl", "stop", "etcd"]).unwrap();
+    let down = run(&site, &["metrics", "prod"]).ends(0).stdout;
+    let (healthy, reachable) =
+        (format!("etcdrun_member_healthy{{{member}}} 0"), format!("etcdrun_member_reachable{{{member}}} 1"));
+    has(&down, &["etcdrun_cluster_read_success{cluster=\"prod\"} 0", &healthy, &reachable]);
+    assert!(!down.contains("etcdrun_member_alarm"), "it is not known: {down}");
+    let wrong = run(&site, &["metrics", "prot"]).ends(5);
+    assert!(wrong.stderr.contains("did you mean `prod`?"), "{}", wrong.stderr);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 
-use super::{Common, OfCluster, failed};
+use super::{Common, OfCluster};
 use crate::cli::support::{CliError, Exit, Invocation, clusters::the_cluster};
 use crate::{
     pki::{Keeping, Store},
@@ -35,8 +35,8 @@ pub fn run(args: &ExportArgs, common: &Common, invocation: &Invocation) -> Resul
         let help = Some(format!("`etcdrun certs issue {user}` creates one"));
         CliError::usage_with_help(format!("there is no certificate for `{user}` here"), help)
     };
-    let (certificate, key) = keeping.client(user).map_err(failed)?.ok_or_else(nothing)?;
-    let authority = store.trusted().map_err(failed)?.ok_or_else(nothing)?;
+    let (certificate, key) = keeping.client(user)?.ok_or_else(nothing)?;
+    let authority = store.trusted()?.ok_or_else(nothing)?;
     DirBuilder::new().recursive(true).mode(0o700).create(&args.to)?;
     let folder = fs::canonicalize(&args.to)?;
     let mut text = String::new();

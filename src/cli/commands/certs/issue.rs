@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{Common, OfCluster, failed};
+use super::{Common, OfCluster};
 use crate::cli::support::{
     CliError, Exit, Invocation,
     clusters::{section, the_cluster},
@@ -39,15 +39,15 @@ pub fn run(args: &IssueArgs, common: &Common, invocation: &Invocation) -> Result
     let tls: TlsSection =
         site.inventory.cluster(&cluster).map(|cluster| section(cluster, "tls")).transpose()?.unwrap_or_default();
     let keeping = Keeping { store: &store, opener: site.sources.opener() };
-    let authority = Authority::open(&tls, &keeping).map_err(failed)?;
+    let authority = Authority::open(&tls, &keeping)?;
     let Some(authority) = authority.map(Arc::new) else {
         let help = Some("`etcdrun playbook site.yaml` creates it".to_owned());
         return Err(CliError::usage_with_help(format!("the cluster `{cluster}` has no CA yet"), help));
     };
     let renewal = if args.force { Renewal::Always } else { Renewal::IfNeeded };
-    let issued = runtime()?.block_on(authority.client(user, &tls, &keeping, renewal)).map_err(failed)?;
+    let issued = runtime()?.block_on(authority.client(user, &tls, &keeping, renewal))?;
     let (certificate, key) = store.client_paths(user);
-    let until = Certificate::parse(&issued.certificate).map_err(failed)?.not_after;
+    let until = Certificate::parse(&issued.certificate)?.not_after;
     let text = format!(
         "{} until {until}\n  {}\n  {}\n  {}, encrypted; `etcdrun certs export {user} --cluster {cluster}` writes it for other tools\n",
         if issued.is_new { "issued" } else { "good" },

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::{
-    Common, OfCluster,
+use super::{Common, OfCluster};
+use crate::cli::support::{
+    CliError, Exit, Invocation,
     issued::{holders, listing},
 };
-use crate::cli::support::{CliError, Exit, Invocation};
 
 /// What a list of certificates is not.
 const ISSUED: &str = "Certificates issued here. `etcdrun status` shows the ones that members use.\n";

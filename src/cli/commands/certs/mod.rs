@@ -3,7 +3,6 @@
 
 mod export;
 mod issue;
-mod issued;
 mod list;
 mod renew;
 mod rotate_ca;
@@ -19,7 +18,6 @@ use crate::cli::support::{
     site::Site,
     verb::Play,
 };
-use crate::pki::PkiError;
 
 #[derive(Args, Debug)]
 pub struct CertsCommand {
@@ -100,8 +98,4 @@ pub fn run(args: &CertsCommand, invocation: &Invocation) -> Result<Exit, CliErro
         Verb::RotateCa(args) => rotate_ca::run(args, &common, invocation),
         Verb::Export(args) => export::run(args, &common, invocation),
     }
-}
-
-fn failed(error: PkiError) -> CliError {
-    CliError::usage_with_help(error.message, error.help)
 }

@@ -5,13 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::{
-    Common,
-    issued::{Holders, holders, listing},
-};
+use super::Common;
 use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, LimitArgs, RunArgs, VarsArgs, duration},
+    issued::{Holders, holders, listing},
     record::state_folder,
 };
 

@@ -3,10 +3,11 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{Common, issued::holders};
+use super::Common;
 use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, RunArgs, VarsArgs, YesArgs},
+    issued::holders,
     record::Resumed,
     verb::confirm,
 };

@@ -7,15 +7,18 @@ mod view;
 
 use std::{
     fs,
-    io::Write,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use clap::{Args, Subcommand};
 use zeroize::Zeroizing;
 
-use crate::cli::support::{CliError, Exit, Invocation, args::KeyArgs, terminal::ask_secret};
+use crate::cli::support::{
+    CliError, Exit, Invocation,
+    args::KeyArgs,
+    files::{self, folder_of},
+    terminal::ask_secret,
+};
 use crate::{
     secret::{Draft, Form, Keyring, RECIPIENTS_FILE, Recipients, find_recipients_file, seal},
     source::{Diagnostics, OpenError, Opener, Sources},
@@ -159,26 +162,6 @@ fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>, CliError> {
     Ok(Zeroizing::new(bytes))
 }
 
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Writes beside the file and renames, so that no reader ever sees half of it. The mode stays.
 fn replace(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    // The file itself, where a link points to it.
-    let file = fs::canonicalize(file)?;
-    let mode = fs::metadata(&file)?.permissions().mode();
-    let new = folder_of(&file).join(format!(".etcdrun-{:016x}", rand::random::<u64>()));
-    let written = (|| {
-        let mut output = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        output.write_all(bytes)?;
-        output.set_permissions(fs::Permissions::from_mode(mode))?;
-        output.sync_all()?;
-        fs::rename(&new, &file)
-    })();
-    if written.is_err() {
-        // There may be nothing to remove.
-        let _ = fs::remove_file(&new);
-    }
-    Ok(written?)
+    Ok(files::replace(file, bytes, 0o600)?)
 }

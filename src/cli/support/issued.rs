@@ -1,11 +1,10 @@
-//! The certificates that were issued here, as a table: for `list` and `renew`.
+//! The certificates that were issued here, also as a table: for `certs list`, `certs renew` and `metrics`.
 
 use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::failed;
-use crate::cli::support::{
+use super::{
     CliError,
     clusters::{find_cluster, member_names},
 };
@@ -16,11 +15,11 @@ use crate::{
 
 /// One certificate that is known here.
 pub struct Row {
-    cluster: String,
+    pub cluster: String,
     pub kind: &'static str,
-    name: String,
+    pub name: String,
     serial: String,
-    not_after: Timestamp,
+    pub not_after: Timestamp,
     /// What there is to say of it.
     pub note: Option<String>,
 }
@@ -50,17 +49,17 @@ impl Holders {
 
     pub fn rows(&self, state: &Path) -> Result<Vec<Row>, CliError> {
         let store = Store::new(state, &self.cluster);
-        let mut rows = self.authorities(&store).map_err(failed)?;
+        let mut rows = self.authorities(&store)?;
         for name in &self.members {
-            if let Some(issued) = store.issued(name).map_err(failed)?
+            if let Some(issued) = store.issued(name)?
                 && let Ok(not_after) = issued.not_after.parse()
             {
                 rows.push(self.row("member", name, issued.serial, not_after));
             }
         }
-        for user in store.users().map_err(failed)?.into_iter().filter(|user| user != STRANGER) {
-            if let Some(pem) = store.client_certificate(&user).map_err(failed)? {
-                let Certificate { serial, not_after, .. } = Certificate::parse(&pem).map_err(failed)?;
+        for user in store.users()?.into_iter().filter(|user| user != STRANGER) {
+            if let Some(pem) = store.client_certificate(&user)? {
+                let Certificate { serial, not_after, .. } = Certificate::parse(&pem)?;
                 rows.push(self.row("user", &user, serial, not_after));
             }
         }
