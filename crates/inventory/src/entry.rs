@@ -10,8 +10,8 @@ use serde::{
 };
 
 use super::sections::{
-    AddressPool, AuthSection, BackupSection, ChronySection, EtcdClient, EtcdSection, GuestSection, Image, MemberTls,
-    Network, Placement, Pool, TlsSection,
+    AddressPool, AuthSection, BackupSection, BalancerSection, ChronySection, EtcdClient, EtcdSection, GuestSection,
+    Image, MemberTls, Network, Placement, Pool, TlsSection,
 };
 use crate::model::Seconds;
 
@@ -152,6 +152,8 @@ pub(super) struct ClusterEntry {
     /// Programs that use the cluster, with their versions.
     #[schemars(with = "Vec<EtcdClient>")]
     pub(super) clients: Free,
+    #[schemars(with = "BalancerSection")]
+    pub(super) balancer: Free,
     #[schemars(with = "ChronySection")]
     pub(super) chrony: FreeMap,
     /// For your own templates: etcdrun does not configure Fluent Bit yet.

@@ -30,6 +30,7 @@ mod status;
 mod tunnel;
 mod undrain;
 mod unlock;
+mod url;
 
 use clap::Subcommand;
 
@@ -63,6 +64,8 @@ pub enum Command {
     Etcdctl(etcdctl::EtcdctlArgs),
     /// Open a local port that forwards to a cluster
     Tunnel(tunnel::TunnelArgs),
+    /// Print the URL of a cluster's load balancer, or those of its members
+    Url(url::UrlArgs),
     /// Log into a host
     Ssh(ssh::SshArgs),
     /// Open the console of a member's guest
@@ -99,9 +102,13 @@ impl Command {
     /// Whether `--json` means one document, and not events as they happen.
     pub fn prints_document(&self) -> bool {
         match self {
-            Self::Status(_) | Self::Graph(_) | Self::Runs(_) | Self::Inventory(_) | Self::Schema(_) | Self::Doc(_) => {
-                true
-            }
+            Self::Status(_)
+            | Self::Url(_)
+            | Self::Graph(_)
+            | Self::Runs(_)
+            | Self::Inventory(_)
+            | Self::Schema(_)
+            | Self::Doc(_) => true,
             Self::Backup(args) => args.prints_document(),
             Self::Certs(args) => args.prints_document(),
             _ => false,
@@ -115,6 +122,7 @@ pub fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError>
         Command::Playbook(args) => playbook::run(args, invocation),
         Command::Plan(args) => plan::run(args, invocation),
         Command::Status(args) => status::run(args, invocation),
+        Command::Url(args) => url::run(args, invocation),
         Command::Metrics(args) => metrics::run(args, invocation),
         Command::Member(args) => member::run(args, invocation),
         Command::Drain(args) => drain::run(args, invocation),

@@ -14,7 +14,7 @@ use crate::{
     },
     execute::Visit,
     inventory::{
-        Host, HostId, Inventory,
+        Cluster, Host, HostId, Inventory,
         sections::{AuthSection, EtcdSection, TlsSection},
     },
     modules::tunnel,
@@ -121,6 +121,11 @@ impl ClusterQuery {
         let (seen, certificate) = tokio::join!(see(&client, self.limit), client.served(self.client_port));
         Answer::Seen(Box::new(seen), certificate.ok().map(|certificate| certificate.not_after))
     }
+}
+
+/// Where clients reach the members, in the order of the inventory.
+pub fn member_addresses(inventory: &Inventory, cluster: &Cluster) -> impl Iterator<Item = String> {
+    cluster.members.iter().map(|id| Wanted::new(inventory, inventory.host_by_id(*id)).ip)
 }
 
 impl Wanted {

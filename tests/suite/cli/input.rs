@@ -190,6 +190,30 @@ fn a_guest_that_could_not_be_logged_into_is_found() {
 }
 
 #[test]
+fn the_url_of_a_cluster_is_that_of_its_balancer_or_of_its_members() {
+    let folder = Folder::new();
+    let with = |more: &str| folder.write("inventory.yaml", &format!("{CLUSTER}{more}"));
+    with("");
+    let none = folder.run(&["url"]).ends(5);
+    assert!(
+        none.stderr.contains("`prod` has no load balancer") && none.stderr.contains("--members"),
+        "{}",
+        none.stderr
+    );
+    let members = folder.run(&["url", "prod", "--members"]).ends(0).stdout;
+    assert!(members.starts_with("https://") && members.matches(":2379").count() == 3, "{members}");
+    with("    balancer: { name: etcd.example.org }\n    tls: { names: ['*.example.org'] }\n");
+    assert_eq!(folder.run(&["url", "prod"]).ends(0).stdout, "https://etcd.example.org:2379\n");
+    with("    balancer: { name: 'fd00::5', port: 443 }\n    tls: { names: ['fd00::5'] }\n");
+    assert_eq!(folder.run(&["url"]).ends(0).stdout, "https://[fd00::5]:443\n");
+    with("    balancer: { name: etcd.example.org }\n");
+    let unnamed = folder.run(&["url"]).ends(5);
+    assert!(unnamed.stderr.contains("`tls.names` does not have `etcd.example.org`"), "{}", unnamed.stderr);
+    with("    balancer: { name: 'https://etcd' }\n");
+    assert!(folder.run(&["lint", "site.yaml"]).ends(5).stderr.contains("is no name and no address"));
+}
+
+#[test]
 fn what_is_not_carried_out_is_told() {
     let folder = Folder::new();
     folder.write("inventory.yaml", &(CLUSTER.to_owned() + "    fluentbit: { enabled: true }\n"));

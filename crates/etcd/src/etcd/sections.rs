@@ -7,7 +7,8 @@ use crate::{
     inventory::{
         self, Cluster, Host, Inventory,
         sections::{
-            AuthMethod, AuthSection, CaSection, ChronySection, EtcdSection, MemberTls, Release, TimeSource, TlsSection,
+            AuthMethod, AuthSection, BalancerSection, CaSection, ChronySection, EtcdSection, MemberTls, Release,
+            TimeSource, TlsSection,
         },
     },
     model::{Span, Version},
@@ -89,6 +90,11 @@ impl Check<'_> {
         if let Some(chrony) = self.section::<ChronySection>("chrony") {
             self.time(&chrony);
         }
+        if let (Some(Some(balancer)), Some(tls)) =
+            (self.section::<Option<BalancerSection>>("balancer"), self.section::<TlsSection>("tls"))
+        {
+            self.balancer(&balancer, &tls);
+        }
         self.not_carried_out();
         let cluster = self.cluster;
         if let (Some(node), Some(etcd)) = (cluster.sections.get("etcd"), &etcd) {
@@ -109,6 +115,21 @@ impl Check<'_> {
             );
             let help = "remove it, or use `cluster.fluentbit` in your own playbook";
             self.diagnostics.push(Diagnostic::warning(node.span, message).help(help));
+        }
+    }
+
+    fn balancer(&mut self, balancer: &BalancerSection, tls: &TlsSection) {
+        let (cluster, name) = (&self.cluster.name, &balancer.name);
+        let place = self.place("balancer", "name");
+        if !balancer.has_name() {
+            let message = format!("`{name}` in `balancer` of `{cluster}` is no name and no address");
+            self.diagnostics.push(Diagnostic::error(place, message).help("write it as etcd.example.org or 10.0.0.5"));
+        } else if !balancer.is_named_in(&tls.names) {
+            let message =
+                format!("clients of `{cluster}` would reject its members: `tls.names` does not have `{name}`");
+            let help =
+                format!("add it: `tls: {{ names: [{name}] }}`; `etcdrun playbook site.yaml` renews the certificates");
+            self.diagnostics.push(Diagnostic::error(place, message).help(help));
         }
     }
 

@@ -7,6 +7,7 @@
 mod allot;
 mod auth;
 mod backup;
+mod balancer;
 mod chrony;
 mod clients;
 mod etcd;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Deserializer, de};
 pub(super) use allot::{AddressPool, Placement, allot};
 pub use auth::{Access, AuthMethod, AuthRole, AuthSection, AuthUser, Permission};
 pub use backup::BackupSection;
+pub use balancer::BalancerSection;
 pub use chrony::{ChronySection, Makestep, TimeSource};
 pub use clients::{ClientName, EtcdClient};
 pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Metrics, MetricsLevel, Release};
@@ -51,6 +53,7 @@ pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
         "tls" => drop(source::check::<TlsSection>(node, diagnostics)),
         "auth" => drop(source::check::<AuthSection>(node, diagnostics)),
         "backup" => drop(source::check::<BackupSection>(node, diagnostics)),
+        "balancer" => drop(source::check::<BalancerSection>(node, diagnostics)),
         "chrony" => drop(source::check::<ChronySection>(node, diagnostics)),
         "clients" => drop(source::check::<Vec<EtcdClient>>(node, diagnostics)),
         _ => {}
