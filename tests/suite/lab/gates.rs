@@ -219,6 +219,29 @@ fn members_go_and_come_as_learners() {
     gate(&site, &site.names[0], "profile: restart, timeout: 30s").ends(0);
 }
 
+/// Servers that were connected before a firewall came between them look healthy.
+#[test]
+fn a_member_that_others_could_not_reach_again_is_not_restarted() {
+    let site = Site::formed(3, "3.6", PLAIN);
+    let restart = ["member", "restart", &site.names[0], "--yes", "-i", "inventory.yaml", "-e", "rollout_timeout=5s"];
+    let refused = |way: &str| {
+        let said = site.place.folder.run(&restart).ends(3);
+        assert!(said.stdout.contains(way), "{way}: {}", said.stdout);
+        site.place.folder.run(&["runs", "prune", "--unfinished"]).ends(0);
+    };
+    let way = |from: usize, to: usize| {
+        format!("peer-ports: {} cannot open a new connection to the peer port of {}", site.names[from], site.names[to])
+    };
+    site.place.hosts[1].shut_port(2380).unwrap();
+    refused(&way(0, 1));
+    site.place.hosts[1].open_port().unwrap();
+    site.place.hosts[0].shut_port(2380).unwrap();
+    refused(&way(1, 0));
+    site.place.hosts[0].open_port().unwrap();
+    site.place.folder.run(&restart).ends(0);
+    site.is_served_by_all();
+}
+
 #[test]
 fn the_way_down_is_opened_and_shut() {
     let site = Site::formed(3, "3.6", PLAIN);

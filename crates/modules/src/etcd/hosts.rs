@@ -67,7 +67,32 @@ pub async fn see_hosts(ways: &[Way], questions: Questions<'_>, observation: &Obs
             hosts[index].answers_others = answers_others(&helpers, &ways[index].ip, questions.client_port).await;
         }
     }
+    if let Some(target) = questions.target {
+        let cut = join_all(ways.iter().zip(&hosts).map(|(way, host)| unreached(way, host, target, observation))).await;
+        hosts.iter_mut().zip(cut).for_each(|(host, cut)| host.unreached = cut);
+    }
     hosts
+}
+
+/// Whose peer port this host cannot open a connection to: of the target that of all others, of the others that of the target. Old
+/// connections serve for as long as both servers run.
+async fn unreached(way: &Way, host: &HostSeen, target: &str, observation: &Observation) -> Vec<String> {
+    let Some(session) = way.session.as_ref().filter(|_| host.unreachable.is_none()) else { return Vec::new() };
+    let others = observation.views().map(|(name, _)| name).filter(|name| *name != way.name);
+    let others = others.filter(|name| way.name == target || *name == target);
+    let ask = async |name: &str| {
+        let urls = observation.list().iter().find(|member| member.name == name)?.peer_urls.clone();
+        let asked = urls.iter().filter_map(|url| host_and_port(url));
+        let answers = join_all(asked.map(|(host, port)| session.reaches(host, port, NEIGHBOUR_LIMIT))).await;
+        (!answers.is_empty() && answers.iter().all(|answer| *answer == Some(false))).then(|| name.to_owned())
+    };
+    join_all(others.map(|name| ask(name))).await.into_iter().flatten().collect()
+}
+
+/// Of a URL like https://10.0.0.1:2380 or https://[fd00::1]:2380.
+fn host_and_port(url: &str) -> Option<(&str, u16)> {
+    let (host, port) = url.split_once("://")?.1.trim_end_matches('/').rsplit_once(':')?;
+    Some((host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
 /// Whether something listens there, as the other hosts see it; nothing if there is no other host.
@@ -165,4 +190,17 @@ fn number(outcome: &Outcome, name: &str) -> Option<u64> {
 fn milliseconds() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_urls_have_a_host_and_a_port() {
+        assert_eq!(host_and_port("https://10.0.0.1:2380"), Some(("10.0.0.1", 2380)));
+        assert_eq!(host_and_port("https://[fd00::1]:12380/"), Some(("fd00::1", 12380)));
+        assert_eq!(host_and_port("http://etcd-1.example.org:2380"), Some(("etcd-1.example.org", 2380)));
+        assert_eq!(host_and_port("unix://etcd"), None);
+    }
 }

@@ -97,6 +97,11 @@ impl Session {
         let connection = self.link.connection().await?;
         connection.open_tcp(host, port).await.map_err(|error| RemoteError::Unreachable((&error).into()))
     }
+
+    /// Whether the target can open a TCP connection there; nothing if that cannot be known.
+    pub async fn reaches(&self, host: &str, port: u16, limit: Duration) -> Option<bool> {
+        self.link.connection().await.ok()?.reaches(host, port, limit).await
+    }
 }
 
 fn exposed(message: &str) -> RemoteError {

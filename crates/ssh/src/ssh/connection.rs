@@ -177,6 +177,18 @@ impl Connection {
         }
     }
 
+    /// Whether a new connection can be opened from there; nothing if that cannot be known, such as where forwarding is forbidden. What
+    /// takes longer than the limit is not reached.
+    pub async fn reaches(&self, host: &str, port: u16, limit: Duration) -> Option<bool> {
+        match self.open_tcp_within(host, port, limit).await {
+            Ok(_) => Some(true),
+            Err(
+                OpenError::Refused(ChannelOpenFailure::ConnectFailed) | OpenError::Failed(SshError::Timeout { .. }),
+            ) => Some(false),
+            Err(_) => None,
+        }
+    }
+
     pub(super) async fn open_tcp_within(&self, host: &str, port: u16, limit: Duration) -> Result<TcpTunnel, OpenError> {
         let target = Open::Tcp { host: host.to_owned(), port };
         let channel = self.open(target, limit).await?;

@@ -83,6 +83,7 @@ static TABLE: &[(&str, Without)] = {
         ("patch-before-replace", VERSIONS),
         ("addresses-known", SETTINGS),
         ("address-at-start", SETTINGS),
+        ("peer-ports", SETTINGS),
         ("client-port", SETTINGS),
         ("client-address", SETTINGS),
         ("raft-agrees", Covered("in the model Raft and etcd have one list")),

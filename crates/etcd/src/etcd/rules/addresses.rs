@@ -43,6 +43,22 @@ pub(super) fn at_start(situation: &Situation<'_>, _: Gate) -> Answer {
     }
 }
 
+/// Members that were connected before a firewall came between them go on with their old connections, until one of them restarts.
+pub(super) fn peer_ports(situation: &Situation<'_>, _: Gate) -> Answer {
+    let cut = situation.hosts.iter().find_map(|host| Some((&host.name, host.unreached.first()?)));
+    match cut {
+        None => Answer::holds("members reach each other's peer ports"),
+        Some((from, to)) => Answer::refused(
+            format!(
+                "{from} cannot open a new connection to the peer port of {to}: at present they may use older ones, which end with the restart"
+            ),
+            format!(
+                "allow the connection (a firewall or a route on {from}, on {to}, or between them), then `etcdrun resume`; to look: `etcdrun exec {from},{to} -b -- nft list ruleset`"
+            ),
+        ),
+    }
+}
+
 /// Whether a server that listens there is reached at one of these addresses.
 pub fn is_at(listens: &str, urls: &[impl AsRef<str>]) -> bool {
     let mut urls = urls.iter().map(AsRef::as_ref);

@@ -153,6 +153,8 @@ pub static RULES: &[Rule] = {
             .before(&[Upgrade, Replace, Nospace]).after(&[Upgrade, Restart]).settled(&[Upgrade, Restart, Replace]).fails_at_once(),
         rule("address-at-start", "the member being changed would start at the peer address that etcd lists", addresses::at_start)
             .stop(&[Upgrade, Restart, Nospace, Certificate]).fails_at_once(),
+        rule("peer-ports", "the member being changed and the others reach each other's peer ports by new connections", addresses::peer_ports)
+            .before(&[Upgrade, Restart]),
         rule("client-port", "members serve clients at the port that the inventory has", addresses::client_port)
             .before(&[Upgrade, Restart, Nospace]).fails_at_once(),
         rule("client-address", "members serve clients at the address that the inventory has", addresses::client_address)

@@ -93,6 +93,8 @@ pub struct HostSeen {
     pub next_peers: Option<Vec<String>>,
     /// Where the server that runs listens for clients.
     pub client_urls: Vec<String>,
+    /// Members to whose peer port it cannot open a new connection, as far as the member being changed is at one end.
+    pub unreached: Vec<String>,
 }
 
 impl HostSeen {

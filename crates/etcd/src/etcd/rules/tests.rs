@@ -94,6 +94,7 @@ impl World {
             strict_reconfig: Some(true),
             is_stopped: false,
             next_peers: None,
+            unreached: Vec::new(),
             client_urls: vec![
                 format!("https://10.0.0.{}:2379", name.trim_start_matches("etcd-")),
                 "https://127.0.0.1:2379".into(),
@@ -205,6 +206,7 @@ static CASES: &[Case] = {
         case("address-at-start", Restart, Stop, 3, |world| {
             world.hosts[0].next_peers = Some(vec!["https://10.0.0.1:12380".into()]);
         }),
+        case("peer-ports", Restart, Before, 3, |world| world.hosts[1].unreached = vec!["etcd-1".into()]),
         case("client-port", Restart, Before, 3, |world| {
             world.hosts[2].client_urls = vec!["https://10.0.0.3:4001".into()];
         }),
