@@ -17,11 +17,15 @@ use crate::{
     command::{feed, run},
     host::{FORMER_KEY, HOST_KEY_FILES, Host},
     link::{self, LinkFault},
-    network::OPERATOR,
+    network::{OPERATOR, in_network_of},
 };
 
 /// The file that fills a disk.
 const FILLER: &str = ".lab-filler";
+/// How the tables begin that cut the operator off; the number of a process follows.
+const OPERATOR_CUT: &str = "bridge operator_cut_";
+/// The table of a port that is shut.
+const SHUT: &str = "lab_shut";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// So many bytes are turned over at a place.
 const CORRUPT: u64 = 16;
@@ -156,6 +160,19 @@ impl Host {
         Ok(fs::write(inside, new)?)
     }
 
+    /// Lets no new connection to this port in. Those that there are go on.
+    pub fn shut_port(&self, port: u16) -> Result<()> {
+        let rules = format!(
+            "table inet {SHUT} {{ chain input {{ type filter hook input priority 0; tcp dport {port} tcp flags & (syn|ack) == syn drop; }} }}\n"
+        );
+        feed(&mut in_network_of(self.keeper()?, "nft", &["-f", "-"]), &rules).map(drop)
+    }
+
+    /// Takes that back.
+    pub fn open_port(&self) -> Result<()> {
+        run(&mut in_network_of(self.keeper()?, "nft", &["delete", "table", "inet", SHUT])).map(drop)
+    }
+
     /// Gives the host another SSH host key than the one that the inventory knows.
     pub fn change_host_key(&self) -> Result<()> {
         let (folder, former) = (self.path("/etc/ssh")?, self.folder().join(FORMER_KEY));
@@ -283,26 +300,31 @@ impl Lab {
     /// Lets nothing of this machine pass to these addresses at these ports, instead of those that this process had cut off before. Other
     /// hosts still reach them. The rules are in the lab's network and go with it; those of a process that was killed go with the next call.
     pub fn cut_operator(&self, addresses: &[IpAddr], ports: &[u16]) -> Result<()> {
-        const TABLE: &str = "bridge operator_cut_";
         let own = std::process::id().to_string();
         let is_others = |process: &str| process != own && Path::new("/proc").join(process).exists();
         let tables = run(&mut self.switch()?.inside("nft", &["list", "tables"]))?;
-        let cut = tables.lines().filter_map(|line| line.strip_prefix("table ")?.strip_prefix(TABLE));
+        let cut = tables.lines().filter_map(|line| line.strip_prefix("table ")?.strip_prefix(OPERATOR_CUT));
         let mut rules = String::new();
         for process in cut.filter(|process| !is_others(process)) {
-            rules += &format!("delete table {TABLE}{process}\n");
+            rules += &format!("delete table {OPERATOR_CUT}{process}\n");
         }
         if !addresses.is_empty() {
             let hook = "{ type filter hook forward priority 0; }";
-            rules += &format!("add table {TABLE}{own}\nadd chain {TABLE}{own} forward {hook}\n");
+            rules += &format!("add table {OPERATOR_CUT}{own}\nadd chain {OPERATOR_CUT}{own} forward {hook}\n");
         }
         let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
         for address in addresses {
             let to = if address.is_ipv4() { "ip daddr" } else { "ip6 daddr" };
-            let from = format!("add rule {TABLE}{own} forward iifname {OPERATOR}");
+            let from = format!("add rule {OPERATOR_CUT}{own} forward iifname {OPERATOR}");
             rules += &format!("{from} {to} {address} tcp dport {{ {ports} }} drop\n");
         }
         self.nft(&rules)
+    }
+
+    /// Whether this machine is cut off from any host by that.
+    pub(crate) fn is_operator_cut(&self) -> bool {
+        let tables = self.switch().and_then(|switch| run(&mut switch.inside("nft", &["list", "tables"])));
+        tables.is_ok_and(|tables| tables.contains(OPERATOR_CUT))
     }
 
     fn drop_between(&self, table: &str, ways: &[(&[&Host], &[&Host])]) -> Result<()> {

@@ -272,7 +272,7 @@ impl Host {
         if !is_cut && self.answers() {
             return Ok(true);
         }
-        let is_behind = is_cut || (waited > FIREWALL_SUSPECTED && self.has_firewall());
+        let is_behind = is_cut || (waited > FIREWALL_SUSPECTED && (self.has_firewall() || self.lab.is_operator_cut()));
         Ok(is_behind && self.run(&["systemctl", "is-active", "ssh"]).is_ok())
     }
 
