@@ -162,8 +162,11 @@ impl Host {
 
     /// Lets no new connection to this port in. Those that there are go on.
     pub fn shut_port(&self, port: u16) -> Result<()> {
+        let chain = format!("inet {SHUT} input");
         let rules = format!(
-            "table inet {SHUT} {{ chain input {{ type filter hook input priority 0; tcp dport {port} tcp flags & (syn|ack) == syn drop; }} }}\n"
+            "add table inet {SHUT}\n\
+             add chain {chain} {{ type filter hook input priority 0; }}\n\
+             add rule {chain} tcp dport {port} tcp flags & (syn | ack) == syn drop\n"
         );
         feed(&mut in_network_of(self.keeper()?, "nft", &["-f", "-"]), &rules).map(drop)
     }
