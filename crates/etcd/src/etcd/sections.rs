@@ -159,7 +159,7 @@ impl Check<'_> {
                 );
             }
         }
-        if chrony.makestep.is_some_and(|step| !(step.threshold > 0.0)) {
+        if chrony.makestep.is_some_and(|step| step.threshold.is_nan() || step.threshold <= 0.0) {
             let message = format!("`chrony.makestep.threshold` of `{cluster}` must be more than 0 seconds");
             found.push(Diagnostic::error(place("makestep"), message));
         }

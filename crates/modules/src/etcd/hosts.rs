@@ -86,7 +86,7 @@ async fn unreached(way: &Way, host: &HostSeen, target: &str, observation: &Obser
         let answers = join_all(asked.map(|(host, port)| session.reaches(host, port, NEIGHBOUR_LIMIT))).await;
         (!answers.is_empty() && answers.iter().all(|answer| *answer == Some(false))).then(|| name.to_owned())
     };
-    join_all(others.map(|name| ask(name))).await.into_iter().flatten().collect()
+    join_all(others.map(ask)).await.into_iter().flatten().collect()
 }
 
 /// Of a URL like https://10.0.0.1:2380 or https://[fd00::1]:2380.
