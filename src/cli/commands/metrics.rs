@@ -1,6 +1,6 @@
 //! `etcdrun metrics [CLUSTER...]`: what is known of clusters, certificates, backups and runs, as text for Prometheus. Changes nothing.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use clap::Args;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use crate::cli::support::{
     health::{ClusterReport, Health, Row, look},
     issued::holders,
     runtime::runtime,
-    shelf::{backup_section, unexpected, wrong},
+    shelf::{backup_section, wrong},
     site::Site,
 };
 use crate::{
@@ -92,8 +92,11 @@ fn stores(site: &Site, names: &[String], invocation: &Invocation) -> Result<Vec<
         let section = backup_section(site, name)?;
         let Some(to) = &section.to else { continue };
         let place: Place = to.parse().map_err(wrong)?;
-        let store = Store::open(&place, &Access::of(&section)).map_err(wrong)?;
-        let kept = runtime.block_on(backups(&store, name)).map_err(unexpected);
+        // Without credentials, or a file with CAs, the other metrics are still worth having.
+        let kept = match Store::open(&place, &Access::of(&section)) {
+            Ok(store) => runtime.block_on(backups(&store, name)),
+            Err(error) => Err(error),
+        };
         if let Err(error) = &kept {
             invocation.warn(&format!("cannot read the backups of `{name}`: {error}"));
         }
@@ -212,11 +215,16 @@ impl Exposition {
     /// Of members the certificates that they show; of the others those that were issued here.
     fn certificates(&mut self, site: &Site, names: &[String], reports: &[ClusterReport]) -> Result<(), CliError> {
         self.family("etcdrun_certificate_not_after_timestamp_seconds", "When a certificate ends.");
+        // While one CA takes the place of another, both may have the same name: the one that ends first counts.
+        let mut ends: BTreeMap<(String, &str, String), Timestamp> = BTreeMap::new();
         for holder in if names.is_empty() { Vec::new() } else { holders(&site.inventory, names)? } {
-            for row in holder.rows(site.state.path())?.iter().filter(|row| row.kind != "member") {
-                let labels = [("cluster", row.cluster.as_str()), ("kind", row.kind), ("name", &row.name)];
-                self.sample(&labels, seconds(row.not_after));
+            for row in holder.rows(site.state.path())?.into_iter().filter(|row| row.kind != "member") {
+                let end = ends.entry((row.cluster, row.kind, row.name)).or_insert(row.not_after);
+                *end = row.not_after.min(*end);
             }
+        }
+        for ((cluster, kind, name), end) in &ends {
+            self.sample(&[("cluster", cluster), ("kind", kind), ("name", name)], seconds(*end));
         }
         for (report, row) in rows(reports) {
             if let Some(not_after) = row.not_after {

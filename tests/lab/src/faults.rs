@@ -166,7 +166,7 @@ impl Host {
         let rules = format!(
             "add table inet {SHUT}\n\
              add chain {chain} {{ type filter hook input priority 0; }}\n\
-             add rule {chain} tcp dport {port} tcp flags & (syn | ack) == syn drop\n"
+             add rule {chain} iifname != lo tcp dport {port} tcp flags & (syn | ack) == syn drop\n"
         );
         feed(&mut in_network_of(self.keeper()?, "nft", &["-f", "-"]), &rules).map(drop)
     }

@@ -64,27 +64,49 @@ pub async fn see_hosts(ways: &[Way], questions: Questions<'_>, observation: &Obs
         if hosts[index].unreachable.is_some() {
             let helpers = ways.iter().zip(&hosts).filter(|(_, host)| host.unreachable.is_none());
             let helpers: Vec<&Session> = helpers.filter_map(|(way, _)| way.session.as_ref()).collect();
-            hosts[index].answers_others = answers_others(&helpers, &ways[index].ip, questions.client_port).await;
+            let member = observation.list().iter().find(|member| member.name == ways[index].name);
+            let peers = member.into_iter().flat_map(|member| &member.peer_urls).filter_map(|url| host_and_port(url));
+            // A firewall may let members through to the peer port alone.
+            let ports = std::iter::once((ways[index].ip.as_str(), questions.client_port)).chain(peers);
+            hosts[index].answers_others = answers_others(&helpers, &ports.collect::<Vec<_>>()).await;
         }
     }
     if let Some(target) = questions.target {
-        let cut = join_all(ways.iter().zip(&hosts).map(|(way, host)| unreached(way, host, target, observation))).await;
+        let reachable = |name: &str| {
+            let mut both = ways.iter().zip(&hosts);
+            let found = both.find(|(way, host)| way.name == name && host.unreachable.is_none());
+            found.and_then(|(way, _)| way.session.as_ref())
+        };
+        let asked = ways.iter().map(|way| unreached(&way.name, target, observation, reachable));
+        let cut = join_all(asked).await;
         hosts.iter_mut().zip(cut).for_each(|(host, cut)| host.unreached = cut);
     }
     hosts
 }
 
 /// Whose peer port this host cannot open a connection to: of the target that of all others, of the others that of the target. Old
-/// connections serve for as long as both servers run.
-async fn unreached(way: &Way, host: &HostSeen, target: &str, observation: &Observation) -> Vec<String> {
-    let Some(session) = way.session.as_ref().filter(|_| host.unreachable.is_none()) else { return Vec::new() };
-    let others = observation.views().map(|(name, _)| name).filter(|name| *name != way.name);
-    let others = others.filter(|name| way.name == target || *name == target);
+/// connections serve for as long as both servers run. Where the other cannot reach itself either, nothing listens, and that is the
+/// business of other rules.
+async fn unreached<'w>(
+    from: &str,
+    target: &str,
+    observation: &Observation,
+    session: impl Fn(&str) -> Option<&'w Session>,
+) -> Vec<String> {
+    let Some(own) = session(from) else { return Vec::new() };
+    let others = observation.views().map(|(name, _)| name).filter(|name| *name != from);
+    let others = others.filter(|name| from == target || *name == target);
     let ask = async |name: &str| {
+        let other = session(name)?;
         let urls = observation.list().iter().find(|member| member.name == name)?.peer_urls.clone();
-        let asked = urls.iter().filter_map(|url| host_and_port(url));
-        let answers = join_all(asked.map(|(host, port)| session.reaches(host, port, NEIGHBOUR_LIMIT))).await;
-        (!answers.is_empty() && answers.iter().all(|answer| *answer == Some(false))).then(|| name.to_owned())
+        for (host, port) in urls.iter().filter_map(|url| host_and_port(url)) {
+            if own.reaches(host, port, NEIGHBOUR_LIMIT).await == Some(false)
+                && other.reaches(host, port, NEIGHBOUR_LIMIT).await == Some(true)
+            {
+                return Some(name.to_owned());
+            }
+        }
+        None
     };
     join_all(others.map(ask)).await.into_iter().flatten().collect()
 }
@@ -95,13 +117,14 @@ fn host_and_port(url: &str) -> Option<(&str, u16)> {
     Some((host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
-/// Whether something listens there, as the other hosts see it; nothing if there is no other host.
-async fn answers_others(helpers: &[&Session], ip: &str, port: u16) -> Option<bool> {
-    let ask = async |session: &Session| {
+/// Whether something listens at one of these, as the other hosts see it; nothing if there is no other host.
+async fn answers_others(helpers: &[&Session], ports: &[(&str, u16)]) -> Option<bool> {
+    let ask = async |session: &Session, (ip, port): (&str, u16)| {
         let opened = tokio::time::timeout(NEIGHBOUR_LIMIT, session.open_tcp(ip, port)).await;
         matches!(opened, Ok(Ok(_)))
     };
-    let answers = join_all(helpers.iter().map(|session| ask(session))).await;
+    let asked = helpers.iter().flat_map(|session| ports.iter().map(|port| ask(session, *port)));
+    let answers = join_all(asked).await;
     (!answers.is_empty()).then(|| answers.into_iter().any(|answer| answer))
 }
 

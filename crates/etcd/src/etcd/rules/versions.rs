@@ -307,7 +307,9 @@ pub(super) fn way_back(situation: &Situation<'_>, _: Gate) -> Answer {
 /// own. But that is lowered as soon as the downgrade is enabled: until it is over, no version can join.
 pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
     const WAY_OUT: &str = "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun etcdctl CLUSTER -- downgrade cancel`)";
-    let going_down = situation.now.views().find_map(|(name, view)| Some((name, view.downgrade?)));
+    // One that is cut off from the others may not have heard of its end.
+    let views = situation.now.views().filter(|(_, view)| view.read.is_ok());
+    let going_down = views.into_iter().find_map(|(name, view)| Some((name, view.downgrade?)));
     let Some((name, target)) = going_down else { return Answer::holds("no downgrade is in progress") };
     if situation.step.is_some_and(|step| goes_up(step) && step.to.series() > target) {
         return Answer::refused(format!("{name} is about to be downgraded to {}", text(Some(target))), WAY_OUT);
