@@ -9,7 +9,10 @@ use crate::cli::support::{
     query::member_addresses,
     site::Site,
 };
-use crate::inventory::sections::{BalancerSection, EtcdSection};
+use crate::{
+    etcd::url,
+    inventory::sections::{BalancerSection, EtcdSection},
+};
 
 #[derive(Args, Debug)]
 #[command(
@@ -52,8 +55,4 @@ pub fn run(args: &UrlArgs, invocation: &Invocation) -> Result<Exit, CliError> {
         false => invocation.print(&format!("{}\n", urls.join(",")))?,
     }
     Ok(Exit::Success)
-}
-
-fn url(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
 }

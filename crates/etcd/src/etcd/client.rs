@@ -152,8 +152,9 @@ impl MemberClient {
     }
 }
 
-fn url(address: &str, port: u16) -> String {
-    if address.contains(':') { format!("https://[{address}]:{port}") } else { format!("https://{address}:{port}") }
+/// Where clients connect to.
+pub fn url(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
 }
 
 fn channel(endpoint: &Endpoint, address: &Arc<str>, port: u16, dial: &Arc<dyn Dial>) -> tonic::transport::Channel {

@@ -39,7 +39,7 @@ pub const PEER_PORT: u16 = 2380;
 
 pub use auth::{Change, Plan, RootPassword, apply, plan};
 pub use canary::{Canary, Sight};
-pub use client::{Credential, MemberClient};
+pub use client::{Credential, MemberClient, url};
 pub use config::{ServerConfig, environment};
 pub use error::EtcdError;
 pub use pace::Pace;
