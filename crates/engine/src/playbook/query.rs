@@ -50,6 +50,7 @@ impl Task {
             vars: Vec::new(),
             role: None,
             folder: Place::disk(""),
+            playbook_folder: Place::disk(""),
         }
     }
 
@@ -67,7 +68,7 @@ impl Task {
         self.register.iter().map(|register| &*register.value).chain(set).chain(gathered)
     }
 
-    /// Where a relative `src` of a file is looked for, first match wins: the role, then the playbook.
+    /// Where a relative `src` of a file is looked for, first match wins: the role, next to the file of the task, then the playbook.
     pub fn file_places(&self) -> Vec<Place> {
         self.places("files")
     }
@@ -79,7 +80,12 @@ impl Task {
 
     fn places(&self, kind: &str) -> Vec<Place> {
         let role = self.role.iter().flat_map(|role| [role.folder.join(kind), role.folder.clone()]);
-        role.chain([self.folder.join(kind), self.folder.clone()]).collect()
+        let others = [&self.folder, &self.playbook_folder].into_iter().flat_map(|it| [it.join(kind), it.clone()]);
+        let mut places: Vec<Place> = role.chain(others).collect();
+        if self.folder == self.playbook_folder {
+            places.truncate(places.len() - 2);
+        }
+        places
     }
 
     /// A template file of this task, with the path it was found at.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
+    Place,
     call::ModuleCall,
     context::Context,
     keywords::Holder,
@@ -166,6 +167,11 @@ impl Loader<'_> {
             throttle: inner.throttle,
             role: inner.role,
             folder: inner.folder,
+            playbook_folder: match inner.playbook_folder {
+                // That of an embedded playbook has no files of the user's.
+                Place::Embedded { .. } => Place::disk(&self.options.start),
+                folder => folder,
+            },
         })
     }
 

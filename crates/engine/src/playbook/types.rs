@@ -181,6 +181,8 @@ pub struct Task {
     pub role: Option<Arc<RoleContext>>,
     /// Folder of the playbook or task file, for relative files.
     pub folder: Place,
+    /// Folder of the playbook, or where the program was started if that is embedded: the last place for them.
+    pub playbook_folder: Place,
 }
 
 /// What a condition says, if it is nothing but `true` or `false`.
