@@ -1,5 +1,5 @@
 //! etcd of every version that etcdrun knows: the server comes in crates, which cargo fetches and checks, and the tools
-//! come in a wheel.
+//! come in a wheel, as Patroni does.
 
 use std::{
     path::{Path, PathBuf},
@@ -53,7 +53,17 @@ pub fn etcd(minor: &str) -> Result<Etcd> {
 
 /// A folder with etcdctl and etcdutl, fetched once into the cache.
 pub fn etcd_tools() -> Result<PathBuf> {
-    let script = format!("{HERE}/etcd/tools");
+    fetched("etcd/tools")
+}
+
+/// A folder with wheels of Patroni, fetched once into the cache.
+pub fn patroni_wheels() -> Result<PathBuf> {
+    fetched("patroni/wheels")
+}
+
+/// The folder that a script puts what it fetches into.
+fn fetched(script: &str) -> Result<PathBuf> {
+    let script = format!("{HERE}/{script}");
     let output = command(&script, [images::cache()?]).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("could not start {script}"))?;
     if !output.status.success() {

@@ -45,6 +45,8 @@ pub(crate) fn write_keeper(folder: &Path) -> Result<()> {
 pub enum Kind {
     /// systemd and sshd, and a data disk at /var/lib/etcd.
     Fast,
+    /// The same, with the packages that roles install.
+    Services,
     /// libvirt and QEMU as well; its data disk is the pool `default`.
     Hypervisor,
 }
@@ -52,7 +54,7 @@ pub enum Kind {
 impl Kind {
     fn disk_place(self) -> &'static str {
         match self {
-            Self::Fast => "/var/lib/etcd",
+            Self::Fast | Self::Services => "/var/lib/etcd",
             Self::Hypervisor => "/var/lib/libvirt/images",
         }
     }
@@ -60,7 +62,7 @@ impl Kind {
     /// Files take what is written to them, so a large disk costs nothing until it is used.
     pub(crate) fn disk_size(self) -> &'static str {
         match self {
-            Self::Fast => "512M",
+            Self::Fast | Self::Services => "512M",
             Self::Hypervisor => "20G",
         }
     }
@@ -113,7 +115,7 @@ impl Host {
     pub(crate) fn ports(&self) -> Vec<String> {
         let number = self.record.number;
         match self.record.kind {
-            Kind::Fast => vec![format!("p{number}")],
+            Kind::Fast | Kind::Services => vec![format!("p{number}")],
             Kind::Hypervisor => vec![format!("p{number}"), format!("q{number}")],
         }
     }
@@ -207,9 +209,11 @@ impl Host {
 
     fn lower(&self) -> String {
         let images = self.lab.images();
+        let base = images.join("base").display().to_string();
         let image = match self.record.kind {
-            Kind::Fast => images.join("base").display().to_string(),
-            Kind::Hypervisor => format!("{}:{}", images.join("hypervisor").display(), images.join("base").display()),
+            Kind::Fast => base,
+            Kind::Services => format!("{}:{base}", images.join("services").display()),
+            Kind::Hypervisor => format!("{}:{base}", images.join("hypervisor").display()),
         };
         match fs::read_to_string(self.folder().join(LAYER)) {
             Ok(layer) => format!("{layer}:{image}"),

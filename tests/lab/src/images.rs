@@ -50,8 +50,8 @@ fn tell(cache: &Path, say: &(dyn Fn(&str) + Sync), is_over: &AtomicBool) {
         let partial = fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
         let partial = partial
             .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".partial")));
-        let logs =
-            partial.flat_map(|path| ["hypervisor", "guest"].map(|name| (name, path.join(format!("{name}.log")))));
+        let logs = partial
+            .flat_map(|path| ["hypervisor", "guest", "services"].map(|name| (name, path.join(format!("{name}.log")))));
         let at = logs.filter_map(|(name, log)| {
             let text = fs::read(log).ok()?;
             let text = String::from_utf8_lossy(&text);

@@ -48,8 +48,8 @@ fn text(lab: &Lab, hosts: &[Host], known_hosts: &Path) -> Result<String> {
     writeln!(text, "  identity_file: {}", lab.operator_key().display())?;
     writeln!(text, "  identities_only: true")?;
     writeln!(text, "  known_hosts: [{}]", known_hosts.display())?;
-    for (section, kind) in [("hypervisors", Kind::Hypervisor), ("hosts", Kind::Fast)] {
-        let mut entries = hosts.iter().filter(|host| host.kind() == kind).peekable();
+    for (section, is_hypervisor) in [("hypervisors", true), ("hosts", false)] {
+        let mut entries = hosts.iter().filter(|host| (host.kind() == Kind::Hypervisor) == is_hypervisor).peekable();
         if entries.peek().is_some() {
             writeln!(text, "{section}:")?;
         }

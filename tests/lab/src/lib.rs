@@ -35,7 +35,7 @@ pub mod wait;
 pub mod wire;
 
 pub use address::own_address;
-pub use etcd::{ETCD_VERSIONS, Etcd, OLD_ETCD_RELEASES, etcd, etcd_tools};
+pub use etcd::{ETCD_VERSIONS, Etcd, OLD_ETCD_RELEASES, etcd, etcd_tools, patroni_wheels};
 pub use faults::{Guest, Session};
 pub use host::{Host, Kind};
 pub use inventory::write_for as write_inventory;

@@ -247,6 +247,7 @@ fn status(lab: &Lab) -> Result<()> {
     for host in lab.hosts()? {
         let kind = match host.kind() {
             Kind::Fast => "host",
+            Kind::Services => "services",
             Kind::Hypervisor => "hypervisor",
         };
         let (address, state) = (host.address().to_string(), state(&host));

@@ -23,7 +23,7 @@ fn certs(site: &Site, words: &[&str]) -> Said {
 }
 
 /// What a client of root has, as it was exported just now.
-fn exported(site: &Site, folder: &str) -> Credential {
+pub(super) fn exported(site: &Site, folder: &str) -> Credential {
     certs(site, &["export", "root", "--to", folder]).ends(0);
     let pem = |name: &str| site.place.folder.read(&format!("{folder}/{name}"));
     let identity = Some((pem("root.crt"), pem("root.key").into()));

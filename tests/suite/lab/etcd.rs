@@ -21,10 +21,10 @@ pub(super) struct Site {
 
 /// A member that starts compares its data with the others, and waits 7 s for each that is not up yet: for members that are all
 /// switched on at once that is 14 s and more. They have the same data, so once they boot without it.
-const BOOT_AT_ONCE: &str = "check=$(sed -n 's/InitialCorruptCheck=true/InitialCorruptCheck=false/p; \
+pub(super) const BOOT_AT_ONCE: &str = "check=$(sed -n 's/InitialCorruptCheck=true/InitialCorruptCheck=false/p; \
     s/^ETCD_EXPERIMENTAL_INITIAL_CORRUPT_CHECK=true/ETCD_EXPERIMENTAL_INITIAL_CORRUPT_CHECK=false/p' /etc/etcd/etcd.env) && \
     printf 'd /run/etcdrun-etcd 0755\\nf /run/etcdrun-etcd/first-start.env 0644 - - - %s\\n' \"$check\" > /etc/tmpfiles.d/boot.conf";
-const BOOTED: &str = "rm -rf /run/etcdrun-etcd /etc/tmpfiles.d/boot.conf";
+pub(super) const BOOTED: &str = "rm -rf /run/etcdrun-etcd /etc/tmpfiles.d/boot.conf";
 
 impl Site {
     /// `sections` is what the cluster says beside its members; `VERSION` in it is the server of this minor version.
@@ -44,9 +44,15 @@ impl Site {
     /// The same, by this test or by an earlier one, whose hosts this one has copies of. For clusters that several tests begin with;
     /// tests about how a cluster is formed do it by themselves.
     pub(super) fn formed(members: usize, minor: &str, sections: &str) -> Self {
+        Self::formed_on(Kind::Fast, members, minor, sections)
+    }
+
+    /// The same, on hosts of this kind.
+    pub(super) fn formed_on(kind: Kind, members: usize, minor: &str, sections: &str) -> Self {
         let server = etcd(minor).unwrap();
-        let recipe = format!("{members} members of {} at {}\n{sections}", server.version, server.path.display());
-        let place = Place::prepared(members, &recipe, |place| {
+        let recipe =
+            format!("{members} members of {} at {}\n{sections}\n{kind:?}", server.version, server.path.display());
+        let place = Place::prepared(kind, members, &recipe, |place| {
             describe(place, members, minor, sections);
             place.folder.run(&["playbook", "site.yaml", "-i", "inventory.yaml"]).ends(0);
             place.hosts.iter().for_each(|host| drop(host.run(&["sh", "-c", BOOT_AT_ONCE]).unwrap()));
@@ -63,8 +69,12 @@ impl Site {
         Self::formed(members, minor, sections).beside(spare)
     }
 
-    pub(super) fn beside(mut self, spare: usize) -> Self {
-        let Place { folder, hosts } = Place::new(Kind::Fast, spare);
+    pub(super) fn beside(self, spare: usize) -> Self {
+        self.beside_of(Kind::Fast, spare)
+    }
+
+    pub(super) fn beside_of(mut self, kind: Kind, spare: usize) -> Self {
+        let Place { folder, hosts } = Place::new(kind, spare);
         let known = self.place.folder.read("known_hosts") + &folder.read("known_hosts");
         self.place.folder.write("known_hosts", &known);
         self.place.hosts.extend(hosts);
@@ -72,7 +82,7 @@ impl Site {
     }
 
     /// The first hosts of a place are the members.
-    fn of(place: Place, members: usize) -> Self {
+    pub(super) fn of(place: Place, members: usize) -> Self {
         let hosts = || place.hosts.iter().take(members);
         let names = hosts().map(|host| host.name().to_owned()).collect();
         let addresses = hosts().map(|host| host.address().to_string()).collect();
@@ -144,7 +154,7 @@ impl Site {
 }
 
 /// Writes the inventory of a cluster of the first hosts.
-fn describe(place: &Place, members: usize, minor: &str, sections: &str) {
+pub(super) fn describe(place: &Place, members: usize, minor: &str, sections: &str) {
     let server = etcd(minor).unwrap();
     let release = release(&server);
     let lab = place.folder.read("inventory.yaml");

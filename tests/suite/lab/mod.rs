@@ -27,6 +27,7 @@ mod recover;
 mod rollout_clusters;
 mod rollout_faults;
 mod rollout_killed;
+mod services;
 mod site;
 mod systemd;
 mod tools;
@@ -74,15 +75,15 @@ impl Place {
         Self { folder, hosts }
     }
 
-    /// Fast hosts that somebody has prepared in the same way, or that are prepared now. `recipe` says all that the way depends on.
+    /// Hosts that somebody has prepared in the same way, or that are prepared now. `recipe` says all that the way depends on.
     /// What a test does to them no other test sees: each has a copy, and hosts are switched on for it.
-    pub fn prepared(count: usize, recipe: &str, prepare: impl FnOnce(&Self)) -> Self {
+    pub fn prepared(kind: Kind, count: usize, recipe: &str, prepare: impl FnOnce(&Self)) -> Self {
         let lab = lab();
         let name = name_of(recipe);
         if let Some(Copies { hosts, folder, place }) = lab.borrow_kept(&name).unwrap() {
             return Self { folder: Folder::copy_of(&folder, &place), hosts };
         }
-        let place = Self::new(Kind::Fast, count);
+        let place = Self::new(kind, count);
         prepare(&place);
         lab.keep(&name, &place.hosts, place.folder.path("").as_path()).unwrap();
         place

@@ -1,0 +1,180 @@
+//! PostgreSQL under Patroni on three members of an etcd with passwords, and a client that commits rows.
+
+use std::time::Duration;
+
+use etcdrun_lab::{Kind, etcd, patroni_wheels};
+use serde_json::Value;
+
+use super::{again, changes_nothing, shell};
+use crate::lab::{
+    Place,
+    etcd::{BOOT_AT_ONCE, BOOTED, Site, describe},
+    rollout_faults::until,
+    upgrade::{releases, wants},
+};
+
+const ETCD: &str = "    etcd: { version: VERSION, gateway: true }
+    clients: [{ name: patroni, version: 4.1.5 }]
+    auth:
+      method: password
+      roles: { patroni: { permissions: [{ prefix: /patroni/ }] } }
+      users: { patroni: { roles: [patroni], password: the-password-in-etcd } }
+";
+
+const PASSWORD: &str = "the-superuser-password";
+
+/// Where the client is, which is not in the inventory.
+const CLIENT: usize = 3;
+
+fn group(names: &[String]) -> String {
+    format!(
+        "groups:
+  pg:
+    hosts: {{ {} }}
+    vars:
+      patroni_etcd_cluster: prod
+      patroni_superuser_password: {PASSWORD}
+      patroni_replication_password: the-replication-password
+      patroni_wheels: {}
+      patroni_ttl: 20
+      patroni_loop_wait: 2
+      patroni_retry_timeout: 5
+      patroni_parameters: {{ max_connections: 50, shared_buffers: 16MB }}
+",
+        names.iter().map(|name| format!("{name}: {{}}")).collect::<Vec<_>>().join(", "),
+        patroni_wheels().unwrap().display()
+    )
+}
+
+/// A cluster that was deployed by this test or an earlier one.
+fn deployed() -> Site {
+    let server = etcd("3.5").unwrap();
+    let recipe = format!("PostgreSQL on {}", server.path.display());
+    let prepare = |place: &Place| {
+        describe(place, 3, "3.5", ETCD);
+        let names: Vec<_> = place.hosts[..3].iter().map(|host| host.name().to_owned()).collect();
+        let text = place.folder.read("inventory.yaml");
+        place.folder.write("inventory.yaml", &(text + &group(&names)));
+        place.folder.run(&["playbook", "postgres.yaml", "-i", "inventory.yaml"]).ends(0);
+        place.hosts[..3].iter().for_each(|host| drop(host.run(&["sh", "-c", BOOT_AT_ONCE]).unwrap()));
+    };
+    let site = Site::of(Place::prepared(Kind::Services, 4, &recipe, prepare), 3);
+    // What members say in etcd is from before they were switched off.
+    let answers = |host: usize| site.place.hosts[host].run(&["pg_isready", "-q"]).is_ok();
+    until("all members serve", || (0..3).all(answers) && all_serve(&site));
+    (0..3).for_each(|host| drop(shell(&site, host, BOOTED)));
+    site
+}
+
+/// What Patroni says of its members, at one that is up.
+fn members(site: &Site) -> Vec<Value> {
+    let list = |host: usize| site.place.hosts[host].run(&["patronictl", "list", "-f", "json"]);
+    let said = (0..3).find_map(|host| list(host).ok()).unwrap_or_default();
+    serde_json::from_str(&said).unwrap_or_default()
+}
+
+fn serves(member: &Value) -> bool {
+    member["State"] == "running" || member["State"] == "streaming"
+}
+
+fn primary(site: &Site) -> Option<String> {
+    let members = members(site);
+    let leader = members.iter().find(|member| member["Role"] == "Leader" && serves(member))?;
+    Some(leader["Member"].as_str()?.to_owned())
+}
+
+fn all_serve(site: &Site) -> bool {
+    primary(site).is_some() && members(site).iter().filter(|member| serves(member)).count() == 3
+}
+
+/// It grows by one with each change of the primary.
+fn timeline(site: &Site) -> u64 {
+    members(site).iter().filter_map(|member| member["TL"].as_u64()).max().unwrap()
+}
+
+fn psql(site: &Site, more: &str) -> String {
+    let hosts: Vec<String> = site.members().into_iter().map(|(_, ip)| ip).collect();
+    format!(
+        "PGPASSWORD={PASSWORD} timeout 20 psql -XAtq -v ON_ERROR_STOP=1 'host={} dbname=postgres user=postgres connect_timeout=2 \
+         tcp_user_timeout=3000 target_session_attrs=read-write sslmode=verify-full sslrootcert=/root/ca.crt' -c \"{more}\"",
+        hosts.join(",")
+    )
+}
+
+/// A client that commits a row after the other, and writes down which were acknowledged, and when.
+fn start_client(site: &Site) {
+    let ca = site.place.folder.read(".etcdrun/pki/postgres-main/ca.crt");
+    std::fs::write(site.place.hosts[CLIENT].path("/root/ca.crt").unwrap(), ca).unwrap();
+    shell(site, CLIENT, &psql(site, "create table rows (number int primary key)"));
+    let insert = psql(site, "insert into rows values ($number)");
+    let script = format!(
+        "number=0\nwhile ! [ -e /root/stop ]; do\n  number=$((number + 1))\n  if {insert} 2>>/root/errors; then echo \"$number $(date +%s%3N)\" \
+         >>/root/acknowledged; fi\ndone\ntouch /root/stopped\n"
+    );
+    std::fs::write(site.place.hosts[CLIENT].path("/root/client").unwrap(), script).unwrap();
+    shell(site, CLIENT, "systemd-run --quiet --unit=client sh /root/client");
+}
+
+/// Ends it. All that was acknowledged is there. Returns the longest time between two commits.
+fn stop_client(site: &Site) -> Duration {
+    shell(site, CLIENT, "touch /root/stop");
+    until("the client has ended", || shell(site, CLIENT, "ls /root").contains("stopped"));
+    let text = shell(site, CLIENT, "cat /root/acknowledged");
+    let acknowledged: Vec<(&str, u64)> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(number, at)| (number, at.parse().unwrap()))
+        .collect();
+    let rows = shell(site, CLIENT, &psql(site, "select number from rows"));
+    let rows: std::collections::HashSet<&str> = rows.lines().collect();
+    let lost: Vec<_> = acknowledged.iter().filter(|(number, _)| !rows.contains(number)).collect();
+    let pause = acknowledged.windows(2).map(|pair| pair[1].1 - pair[0].1).max().unwrap_or_default();
+    let errors = shell(site, CLIENT, "wc -l </root/errors");
+    println!("{} commits, longest pause {pause} ms, {} lines of errors", acknowledged.len(), errors.trim());
+    assert!(lost.is_empty() && acknowledged.len() > 10, "lost {lost:?} of {}", acknowledged.len());
+    Duration::from_millis(pause)
+}
+
+#[test]
+fn members_restart_one_after_the_other_and_no_commit_is_lost() {
+    let site = deployed();
+    changes_nothing(again(&site, "postgres.yaml"));
+    let before = timeline(&site);
+    start_client(&site);
+
+    let text = site.place.folder.read("inventory.yaml").replace("max_connections: 50", "max_connections: 60");
+    site.place.folder.write("inventory.yaml", &text);
+    let waits = again(&site, "postgres.yaml").ends(0);
+    assert_eq!(waits.stdout.matches(" waits for a restart: ").count(), 3, "{}", waits.stdout);
+    again(&site, "postgres-restart.yaml").ends(0);
+
+    stop_client(&site);
+    assert_eq!(timeline(&site), before + 1, "one planned switchover");
+    for host in 0..3 {
+        let show = "runuser -u postgres -- psql -XAtc 'show max_connections'";
+        assert_eq!(shell(&site, host, show), "60\n");
+    }
+    changes_nothing(again(&site, "postgres.yaml"));
+    changes_nothing(again(&site, "postgres-restart.yaml"));
+}
+
+#[test]
+fn a_lost_primary_comes_back_as_a_replica_and_an_upgrade_of_etcd_is_not_noticed() {
+    let site = deployed();
+    start_client(&site);
+    let old = primary(&site).unwrap();
+    let host = site.place.hosts.iter().find(|host| host.name() == old).unwrap();
+    host.kill().unwrap();
+    until("another member is the primary", || primary(&site).is_some_and(|now| now != old));
+    host.start().unwrap();
+    until("all serve again", || all_serve(&site));
+    changes_nothing(again(&site, "postgres.yaml"));
+
+    let (now, before) = (primary(&site).unwrap(), timeline(&site));
+    let [from, to] = ["3.5", "3.6"].map(|minor| etcd(minor).unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6"]));
+    again(&site, "upgrade.yaml").ends(0);
+    assert_eq!((primary(&site).unwrap(), timeline(&site)), (now, before), "no failover");
+    stop_client(&site);
+    until("all serve", || all_serve(&site));
+}
