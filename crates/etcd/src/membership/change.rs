@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{Texts, texts::difference};
 use crate::{
-    inventory::edit::{Edit, cluster_entry},
+    inventory::edit::{Described, Edit, cluster_entry},
+    model::ValueMap,
     source::disk,
 };
 
@@ -75,10 +76,17 @@ pub struct Edited {
     pub after: String,
     /// In bytes of the entry as it is.
     pub edits: Vec<Edit>,
+    /// The lines that change and the one before them, for an entry that somebody has edited elsewhere.
+    pub lines_before: String,
+    pub lines_after: String,
+    /// What is so once it is edited, also by hand: the member that is gone, and what the entry of the other one says.
+    pub gone: String,
+    pub there: String,
+    pub entry: Option<ValueMap>,
 }
 
 impl Edited {
-    pub fn of(texts: &Texts, cluster: &str) -> Self {
+    pub fn of(texts: &Texts, cluster: &str, old: &str, new: &str) -> Self {
         let (original, after) = (texts.original.as_str(), texts.after.as_str());
         if original == after {
             return Self::default();
@@ -88,19 +96,37 @@ impl Edited {
         let entries = entries.filter(|(one, other)| {
             original[..one.start] == after[..other.start] && original[one.end..] == after[other.end..]
         });
+        let is_there = |text: &str, name: &str| Described::find(text, cluster, name).ok();
+        let entry = is_there(after, new).map(|it| it.body());
+        let gone = if is_there(after, old).is_some() { "" } else { old };
         let (cluster, before, after) = match entries {
             Some((one, other)) => (cluster, &original[one], &after[other]),
             None => ("", original, after),
         };
+        let edit = difference(before, after);
+        let (lines_before, lines_after) = edit.as_ref().map(|edit| lines(before, edit)).unwrap_or_default();
         let path = std::path::absolute(&texts.path).unwrap_or_else(|_| texts.path.clone());
         Self {
             path: path.display().to_string(),
             cluster: cluster.to_owned(),
             before: disk::sum(before.as_bytes()),
             after: disk::sum(after.as_bytes()),
-            edits: difference(before, after).into_iter().collect(),
+            edits: edit.into_iter().collect(),
+            lines_before,
+            lines_after,
+            gone: gone.to_owned(),
+            there: new.to_owned(),
+            entry,
         }
     }
+}
+
+/// The whole lines that an edit is in and the one before them, as they are and as they will be.
+fn lines(text: &str, Edit { start, end, text: new }: &Edit) -> (String, String) {
+    let line = text[..*start].rfind('\n').unwrap_or(0);
+    let first = text[..line].rfind('\n').map_or(0, |at| at + 1);
+    let last = text[*end..].find('\n').map_or(text.len(), |at| end + at);
+    (text[first..last].to_owned(), [&text[first..*start], new, &text[*end..last]].concat())
 }
 
 #[cfg(test)]
@@ -139,7 +165,7 @@ clusters:
         for text in [TWO.to_owned(), TWO.trim_end().to_owned()] {
             let gone = |cluster: &str, member: &str| {
                 let texts = Texts::unchanged("inventory.yaml".into(), text.clone());
-                Edited::of(&texts.removed(cluster, member).unwrap(), cluster)
+                Edited::of(&texts.removed(cluster, member).unwrap(), cluster, member, "")
             };
             let edits = [gone("a", "a-2"), gone("b", "b-1"), gone("c", "c-1")];
             assert_eq!(edits.each_ref().map(|edited| edited.cluster.as_str()), ["a", "b", "c"]);
@@ -158,8 +184,8 @@ clusters:
     fn where_an_entry_stands_elsewhere_the_file_is_meant() {
         let text = "x: &x { members: { a-1: {}, a-2: {} } }\nclusters: { a: *x }\n";
         let texts = Texts::unchanged("inventory.yaml".into(), text.into()).removed("a", "a-1").unwrap();
-        let edited = Edited::of(&texts, "a");
+        let edited = Edited::of(&texts, "a", "a-1", "");
         assert_eq!((edited.cluster.as_str(), replay(text, &edited).unwrap()), ("", texts.after.clone()));
-        assert_eq!(Edited::of(&Texts::unchanged("x".into(), text.into()), "a"), Edited::default());
+        assert_eq!(Edited::of(&Texts::unchanged("x".into(), text.into()), "a", "", ""), Edited::default());
     }
 }

@@ -16,8 +16,8 @@ use super::{
     scratch::Scratch,
 };
 use crate::{
-    inventory::edit::{self, Edit},
-    model::{Diff, Effects, Outcome},
+    inventory::edit::{self, Described, Edit, EditError},
+    model::{Diff, Effects, Outcome, ValueMap},
     source::disk,
     task::Permit,
 };
@@ -26,11 +26,12 @@ use crate::{
 #[derive(Default)]
 struct EditTurn(Mutex<()>);
 
-/// Edits a file of the inventory, if the entry has not changed since the edit was decided.
+/// Edits a file of the inventory when a member has changed.
 ///
 /// With `cluster`, only the entry of that cluster is compared: changes to the others are kept. The new file
-/// replaces the old one in one step, with its mode. Comments are kept. If the entry has changed in the meantime, the file is not
-/// edited, and the task fails and prints the intended text.
+/// replaces the old one in one step, with its mode. Comments are kept. If the entry has changed since the edit was decided, the lines are
+/// replaced where they still are. If they are not, the task fails and prints what to write; once you have written it, the task does
+/// nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryEdit {
@@ -45,6 +46,24 @@ pub struct InventoryEdit {
     /// The edits, by byte positions in the old entry.
     #[serde(default)]
     edits: Vec<EditEntry>,
+    /// The lines to replace if the entry has changed otherwise.
+    #[serde(default)]
+    lines_before: String,
+    /// What replaces them.
+    #[serde(default)]
+    lines_after: String,
+    /// The cluster that `gone` and `there` are members of.
+    #[serde(default)]
+    members_of: String,
+    /// The member that is not in the inventory after the edit.
+    #[serde(default)]
+    gone: String,
+    /// The member that is.
+    #[serde(default)]
+    there: String,
+    /// Its entry.
+    #[serde(default)]
+    entry: Option<ValueMap>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -98,11 +117,13 @@ impl EngineAction for InventoryEdit {
             if sum == self.after {
                 return Ok(Outcome::ok());
             }
-            let edits: Vec<Edit> = self.edits.iter().map(EditEntry::edit).collect();
-            let new = edit::apply(&text[entry.clone()], &edits)
-                .filter(|new| sum == self.before && disk::sum(new.as_bytes()) == self.after);
+            let whole = |new: String| [&text[..entry.start], &new, &text[entry.end..]].concat();
+            let new = match sum == self.before {
+                true => self.edited(&text[entry.clone()]).map(whole),
+                false if self.is_done(&text) => return Ok(Outcome::ok()),
+                false => self.replaced(&text[entry.clone()]).map(whole).filter(|new| self.is_done(new)),
+            };
             let Some(new) = new else { return Err(ActionError::Failed(self.moved())) };
-            let new = [&text[..entry.start], &new, &text[entry.end..]].concat();
             if let Some(permit) = permit {
                 write(&path, &new, &permit).map_err(failed)?;
             }
@@ -121,10 +142,44 @@ impl InventoryEdit {
         }
     }
 
+    /// The entry as it was when the edit was decided, edited.
+    fn edited(&self, entry: &str) -> Option<String> {
+        let edits: Vec<Edit> = self.edits.iter().map(EditEntry::edit).collect();
+        edit::apply(entry, &edits).filter(|new| disk::sum(new.as_bytes()) == self.after)
+    }
+
+    /// An entry that has changed since, edited where the lines are the same.
+    fn replaced(&self, entry: &str) -> Option<String> {
+        let is_there_once = !self.lines_before.is_empty() && entry.matches(&self.lines_before).count() == 1;
+        is_there_once.then(|| entry.replacen(&self.lines_before, &self.lines_after, 1))
+    }
+
+    /// Whether the file says already what was intended.
+    fn is_done(&self, text: &str) -> bool {
+        let find = |name: &str| Described::find(text, &self.members_of, name);
+        let is_gone = self.gone.is_empty() || matches!(find(&self.gone), Err(EditError::NotThere(_)));
+        let is_there = match &self.entry {
+            // There is nothing that it could be told by.
+            None if self.gone.is_empty() || !self.there.is_empty() => return false,
+            None => true,
+            Some(entry) => find(&self.there)
+                .is_ok_and(|found| entry.iter().all(|(key, value)| found.body().get(key) == Some(value))),
+        };
+        is_gone && is_there
+    }
+
     fn moved(&self) -> String {
-        let words: Vec<&str> = self.edits.iter().map(|edit| edit.text.trim()).filter(|text| !text.is_empty()).collect();
-        let words = if words.is_empty() { "the entry goes".to_owned() } else { words.join("; ") };
-        format!("{} was changed in the meantime, and is not edited. The intended change: {words}", self.path)
+        let write = self.entry.as_ref().map(|entry| {
+            let entry = edit::flow(&entry.clone().into());
+            format!("write `{}: {entry}` below `members`", self.there)
+        });
+        let remove = (!self.gone.is_empty()).then(|| format!("remove the member `{}`", self.gone));
+        let words: Vec<String> = write.into_iter().chain(remove).collect();
+        let words = if words.is_empty() { "make the change yourself".to_owned() } else { words.join(", and ") };
+        format!(
+            "cannot edit {}: the entry of the cluster was changed in the meantime. To continue: {words}; then resume this run",
+            self.path
+        )
     }
 }
 
@@ -142,4 +197,66 @@ fn write(path: &Path, text: &str, permit: &Permit) -> std::io::Result<()> {
     file.sync_all()?;
     scratch.keep_as(path)?;
     fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use etcdrun_etcd::membership::{Edited, NewMember, Texts};
+
+    use super::*;
+
+    const TEXT: &str = "\
+clusters:
+  prod:
+    etcd: { version: 3.6.15 }
+    members:
+      a-1: { address: 10.0.0.1 }
+      a-2: { address: 10.0.0.2 }
+";
+
+    /// `a-3` comes for `a-1`.
+    fn task() -> (InventoryEdit, String) {
+        let new = NewMember {
+            name: "a-3".into(),
+            to: None,
+            ip: Some("10.0.0.3".into()),
+            is_guest: false,
+            from_pool: false,
+            interfaces: Vec::new(),
+        };
+        let texts = Texts::unchanged("inventory.yaml".into(), TEXT.into()).added("prod", "a-1", &new).unwrap();
+        let texts = texts.removed("prod", "a-1").unwrap();
+        let mut arguments = serde_json::to_value(Edited::of(&texts, "prod", "a-1", "a-3")).unwrap();
+        arguments["members_of"] = "prod".into();
+        (serde_json::from_value(arguments).unwrap(), texts.after)
+    }
+
+    #[test]
+    fn what_others_have_edited_meanwhile_stays() {
+        let (task, after) = task();
+        let upgraded = |text: &str| text.replace("3.6.15", "3.7.2");
+        assert!(!task.is_done(&upgraded(TEXT)));
+        let new = task.replaced(&upgraded(TEXT)).unwrap();
+        assert_eq!(new, upgraded(&after));
+        assert!(task.is_done(&new));
+    }
+
+    #[test]
+    fn what_cannot_be_edited_is_done_by_hand() {
+        let (task, _) = task();
+        let other = TEXT.replace("10.0.0.1 }", "10.0.0.1, zone: east }");
+        assert!(task.replaced(&other).is_none() && !task.is_done(&other));
+        let asked = task.moved();
+        assert!(
+            asked.contains("write `a-3: { address: 10.0.0.3 }`") && asked.contains("remove the member `a-1`"),
+            "{asked}"
+        );
+
+        let both = other.replace("      a-2", "      a-3: { address: \"10.0.0.3\", zone: west }\n      a-2");
+        assert!(!task.is_done(&both));
+        let (before, after) = both.split_once("      a-1").unwrap();
+        let by_hand = [before, after.split_once('\n').unwrap().1].concat();
+        assert!(task.is_done(&by_hand), "{by_hand}");
+        assert!(!task.is_done(&by_hand.replace("10.0.0.3", "10.0.0.4")));
+    }
 }
