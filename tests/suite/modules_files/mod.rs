@@ -7,4 +7,5 @@ mod commands;
 mod copying;
 mod lines;
 mod paths;
+mod retired;
 mod transfers;

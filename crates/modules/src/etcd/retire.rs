@@ -25,7 +25,7 @@ pub struct EtcdRetire {
     /// Do not start it at boot any more.
     #[serde(default)]
     disable: bool,
-    /// Move only data of an unfinished join, which this file marks. Other data is an error.
+    /// Move only data of an unfinished join, which this file marks, and what an etcd without a cluster has left. Other data is an error.
     #[serde(default)]
     unfinished: Option<String>,
 }
