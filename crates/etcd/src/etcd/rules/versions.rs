@@ -306,7 +306,7 @@ pub(super) fn way_back(situation: &Situation<'_>, _: Gate) -> Answer {
 /// A member without data asks the others whether a downgrade is enabled, and then starts only in a cluster whose version is one above its
 /// own. But that is lowered as soon as the downgrade is enabled: until it is over, no version can join.
 pub(super) fn no_downgrade(situation: &Situation<'_>, _: Gate) -> Answer {
-    const WAY_OUT: &str = "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun etcdctl CLUSTER -- downgrade cancel`)";
+    const WAY_OUT: &str = "finish that downgrade (`etcdrun playbook downgrade.yaml -l CLUSTER`), or cancel it (`etcdrun playbook downgrade-cancel.yaml -l CLUSTER`)";
     // One that is cut off from the others may not have heard of its end.
     let views = situation.now.views().filter(|(_, view)| view.read.is_ok());
     let going_down = views.into_iter().find_map(|(name, view)| Some((name, view.downgrade?)));
