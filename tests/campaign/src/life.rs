@@ -25,7 +25,7 @@ use crate::{
     operator::{Program, Running, Said},
     record::{self, Happened, Line, Step},
     row::{Disk, ROOT_PASSWORD, Row, USER_PASSWORD},
-    site::{Member, Site},
+    site::{CANCEL, Member, Site},
     state_disk::StateDisk,
     world::Meanwhile,
 };
@@ -164,9 +164,17 @@ fn locks_cluster(words: &[&str]) -> bool {
     matches!(words[0], "playbook" | "member")
 }
 
+/// The member that a refusal advises to remove first.
+fn to_remove(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("remove it first (`etcdrun member remove ")?;
+    rest.split_once('`').map(|(name, _)| name)
+}
+
 /// A fault that is there.
 struct Active<'a> {
     planned: &'a Planned,
+    /// The hosts of the other members when it began: what is between them and it is taken back by their names.
+    others: Vec<Host>,
     ends: Option<Instant>,
 }
 
@@ -185,8 +193,8 @@ impl<'a> Life<'a> {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
-        // One that was killed may have left it cut off.
-        hosts::cut_operator(&lab, &[])?;
+        // One that was killed may have left hosts cut off, whose addresses are used again.
+        lab.heal()?;
         let mut site = Site::new(row, &folder.join("operator"), program, lab)?;
         let disk = StateDisk::new(&site.operator.path(".etcdrun"))?;
         site.form()?;
@@ -424,6 +432,7 @@ impl<'a> Life<'a> {
             coming = rest;
             for (planned, _) in begun {
                 step.faults.push(planned.happened(words, of, false));
+                let mut others_then = Vec::new();
                 match planned.fault {
                     Fault::OperatorKilled => running.kill()?,
                     Fault::SecondOperator => others.push(Other::new(self.second_operator(planned)?)),
@@ -431,16 +440,16 @@ impl<'a> Life<'a> {
                     Fault::OperatorCut => self.cut_operator(&[])?,
                     Fault::SplitOperators => others.push(Other::new(self.split_operators(planned)?)),
                     Fault::OperatorDiskFull => self.disk.fill(true)?,
-                    _ => self.strike(planned)?,
+                    _ => others_then = self.strike(planned)?,
                 }
                 let ends = planned.hold.map(|hold| Instant::now() + hold);
-                active.push(Active { planned, ends });
+                active.push(Active { planned, others: others_then, ends });
             }
             let (over, rest): (Vec<Active<'_>>, Vec<Active<'_>>) =
                 active.into_iter().partition(|active| active.ends.is_some_and(|ends| ends <= now));
             active = rest;
             for active in over {
-                self.relieve(active.planned, &running)?;
+                self.relieve(&active, &running)?;
             }
             if processes_seen.elapsed() > Duration::from_secs(1) {
                 processes_seen = Instant::now();
@@ -450,7 +459,7 @@ impl<'a> Life<'a> {
             sleep(Duration::from_millis(5));
         };
         for active in active {
-            self.relieve(active.planned, &running)?;
+            self.relieve(&active, &running)?;
         }
         result.and_then(|()| {
             let said = running.wait()?;
@@ -473,10 +482,10 @@ impl<'a> Life<'a> {
         })
     }
 
-    fn strike(&mut self, planned: &Planned) -> Result<()> {
+    /// Lets it happen. Returns the hosts of the other members.
+    fn strike(&mut self, planned: &Planned) -> Result<Vec<Host>> {
         let Planned { fault, member, .. } = planned;
         let others = self.others(member)?;
-        let others: Vec<&Host> = others.iter().collect();
         if fault.takes_down() {
             self.is_down(&member.name, false);
         }
@@ -494,10 +503,11 @@ impl<'a> Life<'a> {
             }
             _ => {}
         }
-        fault.inject(&self.site.lab, member, &others)
+        fault.inject(&self.site.lab, member, &others.iter().collect::<Vec<_>>())?;
+        Ok(others)
     }
 
-    fn relieve(&mut self, planned: &Planned, running: &Running) -> Result<()> {
+    fn relieve(&mut self, Active { planned, others, .. }: &Active<'_>, running: &Running) -> Result<()> {
         match planned.fault {
             Fault::OperatorSleeps => running.sleep(false),
             Fault::OperatorCut => hosts::cut_operator(&self.site.lab, &[]),
@@ -505,9 +515,7 @@ impl<'a> Life<'a> {
             Fault::OperatorDiskFull => self.disk.fill(false),
             fault if fault.is_operators() => Ok(()),
             fault => {
-                let others = self.others(&planned.member)?;
-                let others: Vec<&Host> = others.iter().collect();
-                fault.heal(&self.site.lab, &planned.member, &others)?;
+                fault.heal(&self.site.lab, &planned.member, &others.iter().collect::<Vec<_>>())?;
                 self.is_up(fault, &planned.member.name);
                 Ok(())
             }
@@ -654,7 +662,12 @@ impl<'a> Life<'a> {
             if self.site.members()?.iter().any(|member| member.name == name) {
                 let words = ["member", "replace", &name, "--yes"].map(str::to_owned);
                 let mut said = self.command(&words, &[], step)?;
-                if said.code == Some(3) && said.text.contains("downgrade cancel") {
+                if let Some(other) = to_remove(&said.text).filter(|_| said.code != Some(0)) {
+                    // Two are lost: one of them goes first, as the refusal advises.
+                    self.command(&["member", "remove", other, "--yes"].map(str::to_owned), &[], step)?;
+                    said = self.command(&words, &[], step)?;
+                }
+                if said.code == Some(3) && said.text.contains(CANCEL) {
                     self.site.cancel_downgrade()?;
                     said = self.command(&words, &[], step)?;
                 }
@@ -742,7 +755,8 @@ impl<'a> Life<'a> {
             fs::create_dir_all(self.site.operator.path(".etcdrun/given-up"))?;
             fs::rename(folder, aside)?;
         }
-        self.site.know_all_voters()
+        // As long as another run is not finished, the inventory is its to edit.
+        if self.unfinished()?.is_none() { self.site.know_all_voters() } else { Ok(()) }
     }
 
     /// Members, certificates and passwords may be others.

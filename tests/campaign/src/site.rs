@@ -27,6 +27,8 @@ use crate::{
 
 /// The cluster's name.
 pub const CLUSTER: &str = "prod";
+/// What the refusal of a new member during a downgrade advises.
+pub const CANCEL: &str = "downgrade-cancel.yaml";
 /// A second cluster, for backups of the first.
 pub const COPY: &str = "copy";
 /// Its inventory.
@@ -371,11 +373,8 @@ impl Site {
         }
     }
 
-    /// What the refusal of a new member advises.
     pub fn cancel_downgrade(&mut self) -> Result<()> {
-        let output = (self.etcdctl()?)().args(["downgrade", "cancel"]).output()?;
-        ensure!(output.status.success(), "etcdctl says: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+        self.operator.must(&["playbook", CANCEL]).map(drop)
     }
 
     /// Starts etcdctl as root, as often as wanted.

@@ -45,14 +45,16 @@ fn two_voters_that_went_at_once() {
 #[test]
 fn a_voter_that_came_for_another() {
     let mut sample = three();
-    sample.members([2_000, 2_150], &list([1, 2, 3], [4])).members([5_000, 5_400], &list([1, 2, 4], []));
-    assert_eq!(sample.kinds(), [VotersNotOneByOne]);
+    sample.members([2_000, 2_150], &list([1, 2, 3], [4])).members([5_000, 5_150], &list([1, 2, 4], []));
+    sample.assert_good();
+    sample.members([8_000, 8_400], &list([1, 2, 5], []));
+    assert_eq!(sample.kinds(), [VotersNotOneByOne, VoterWasNoLearner]);
 }
 
 #[test]
 fn voters_may_change_more_than_once_while_nobody_looks() {
     let mut sample = three();
-    sample.members([2_000, 2_150], &list([1, 2, 3], [4])).members([5_000, 5_401], &list([1, 2, 4], []));
+    sample.members([2_000, 2_150], &list([1, 2, 3], [])).members([5_000, 5_401], &list([1], []));
     sample.assert_good();
 }
 
