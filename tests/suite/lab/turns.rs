@@ -320,3 +320,32 @@ fn guests_are_started_and_shut_down() {
     power("name=g state=shut_off timeout=1 force=true", &[]).ends(0);
     assert_eq!(state(), "shut off");
 }
+
+#[test]
+fn hooks_run_around_each_turn_and_the_first_one_can_stop_it() {
+    let site = site();
+    let said = site.place.folder.path("hooks").display().to_string();
+    let hook = |when: &str| format!("rollout_hook_{when}='echo {when} $ETCDRUN_CLUSTER $ETCDRUN_MEMBER >>{said}'");
+    let restart = |hooks: [&str; 2]| {
+        let words = ["-i", "inventory.yaml", "-e", hooks[0], "-e", hooks[1]];
+        let text = "- hosts: prod\n  become: true\n  rollout: { strategy: etcd }\n  tasks:\n    - name: Now\n      service: { name: etcd, state: restarted }\n";
+        site.place.folder.write("now.yaml", text);
+        site.place.folder.run(&[&["playbook", "now.yaml"], &words[..]].concat())
+    };
+    restart([&hook("before"), &hook("after")]).ends(0);
+    let text = site.place.folder.read("hooks");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!(lines.len(), 6, "{text}");
+    for turn in lines.chunks(2) {
+        assert_eq!((turn[0][0], turn[1][0]), ("before", "after"), "{text}");
+        assert!(turn[0][1..] == turn[1][1..] && turn[0][1] == "prod", "{text}");
+    }
+    assert!(site.names.iter().all(|name| text.matches(name.as_str()).count() == 2), "{text}");
+
+    let before = starts(&site);
+    restart(["rollout_hook_before='exit 7'", &hook("after")]).ends(2);
+    assert_eq!(differing(&before, &starts(&site)), 0);
+    let said = restart([&hook("before"), "rollout_hook_after='exit 7'"]).ends(0);
+    assert_eq!(differing(&before, &starts(&site)), 3, "{}", said.stdout);
+    assert!(said.stdout.contains("Run the hook after the turn"), "{}", said.stdout);
+}

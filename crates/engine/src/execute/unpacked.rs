@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File},
     io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -71,20 +71,31 @@ fn make(above: &Path) -> io::Result<Folder> {
     // It gets its name once it is locked, so that it is never seen without.
     let new = path.join("new");
     let lock = File::create_new(&new)?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    fs::rename(new, path.join(LOCK))?;
+    // Where files cannot be locked, nothing is swept either.
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        fs::rename(new, path.join(LOCK))?;
+    }
     Ok(Folder { path, trees: Vec::new(), _lock: lock })
 }
 
-/// Removes the folders of runs that were killed. Those of other users cannot be opened.
+/// Removes the folders of runs that were killed.
 fn sweep(above: &Path) -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(above)?.filter_map(Result::ok) {
-        if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+        // Anybody can make something of that name there, such as a pipe, whose opening would not return.
+        let is_own = |path: &Path, is_kind: fn(&fs::Metadata) -> bool| {
+            path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == user && is_kind(&metadata))
+        };
+        let (folder, path) = (entry.path(), entry.path().join(LOCK));
+        if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())
+            || !is_own(&folder, fs::Metadata::is_dir)
+            || !is_own(&path, fs::Metadata::is_file)
+        {
             continue;
         }
-        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        let Ok(lock) = File::open(path) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(folder);
         }
     }
     Ok(())

@@ -212,7 +212,7 @@ impl Foresight {
         let mut foreseen = lock(&self.foreseen);
         let there = foreseen.changes.entry(at.target).or_default();
         there.extend(writes.iter().cloned().chain(packages).map(Some).map(change));
-        there.extend(opaque.then(|| change(None)));
+        there.extend((*opaque && !who.task.says_unchanged()).then(|| change(None)));
         if *here {
             foreseen.changes.entry(Target::Operator).or_default().push(change(None));
         }
