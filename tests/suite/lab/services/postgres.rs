@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcdrun_lab::{Kind, etcd, patroni_wheels};
 use serde_json::Value;
 
-use super::{again, changes_nothing, shell};
+use super::{again, changes_nothing, play, shell};
 use crate::lab::{
     Place,
     etcd::{BOOT_AT_ONCE, BOOTED, Site, describe},
@@ -23,12 +23,12 @@ const ETCD: &str = "    etcd: { version: VERSION, gateway: true }
 
 const PASSWORD: &str = "the-superuser-password";
 
-/// Where the client is, which is not in the inventory.
+/// Where the client is, and the balancer.
 const CLIENT: usize = 3;
 
 fn group(names: &[String]) -> String {
     format!(
-        "groups:
+        "  balancers: {{}}
   pg:
     hosts: {{ {} }}
     vars:
@@ -36,6 +36,7 @@ fn group(names: &[String]) -> String {
       patroni_superuser_password: {PASSWORD}
       patroni_replication_password: the-replication-password
       patroni_wheels: {}
+      patroni_certificate_names: [db.example.org]
       patroni_ttl: 20
       patroni_loop_wait: 2
       patroni_retry_timeout: 5
@@ -54,7 +55,9 @@ fn deployed() -> Site {
         describe(place, 3, "3.5", ETCD);
         let names: Vec<_> = place.hosts[..3].iter().map(|host| host.name().to_owned()).collect();
         let text = place.folder.read("inventory.yaml");
-        place.folder.write("inventory.yaml", &(text + &group(&names)));
+        let client = &place.hosts[CLIENT];
+        let hosts = format!("hosts:\n  {}: {{ address: {}, groups: [balancers] }}\n", client.name(), client.address());
+        place.folder.write("inventory.yaml", &(text + &hosts + "groups:\n" + &group(&names)));
         place.folder.run(&["playbook", "postgres.yaml", "-i", "inventory.yaml"]).ends(0);
         place.hosts[..3].iter().for_each(|host| drop(host.run(&["sh", "-c", BOOT_AT_ONCE]).unwrap()));
     };
@@ -94,12 +97,30 @@ fn timeline(site: &Site) -> u64 {
 
 fn psql(site: &Site, more: &str) -> String {
     let hosts: Vec<String> = site.members().into_iter().map(|(_, ip)| ip).collect();
+    psql_at(&format!("host={} target_session_attrs=read-write", hosts.join(",")), more)
+}
+
+fn psql_at(place: &str, more: &str) -> String {
     format!(
-        "PGPASSWORD={PASSWORD} timeout 20 psql -XAtq -v ON_ERROR_STOP=1 'host={} dbname=postgres user=postgres connect_timeout=2 \
-         tcp_user_timeout=3000 target_session_attrs=read-write sslmode=verify-full sslrootcert=/root/ca.crt' -c \"{more}\"",
-        hosts.join(",")
+        "PGPASSWORD={PASSWORD} timeout 20 psql -XAtq -v ON_ERROR_STOP=1 '{place} dbname=postgres user=postgres connect_timeout=2 \
+         tcp_user_timeout=3000 sslmode=verify-full sslrootcert=/root/ca.crt' -c \"{more}\""
     )
 }
+
+/// Through the balancer, by the name that is in the certificates.
+fn balanced(site: &Site, port: u16, more: &str) -> String {
+    let address = site.place.hosts[CLIENT].address();
+    let command = psql_at(&format!("host=db.example.org hostaddr={address} port={port}"), more);
+    site.place.hosts[CLIENT].run(&["sh", "-c", &command]).unwrap_or_default()
+}
+
+const BALANCER: &str = "
+- name: Deploy the balancer
+  hosts: balancers
+  become: true
+  roles:
+    - role: postgres_balancer
+";
 
 /// A client that commits a row after the other, and writes down which were acknowledged, and when.
 fn start_client(site: &Site) {
@@ -148,7 +169,8 @@ fn members_restart_one_after_the_other_and_no_commit_is_lost() {
     assert_eq!(waits.stdout.matches(" waits for a restart: ").count(), 3, "{}", waits.stdout);
     again(&site, "postgres-restart.yaml").ends(0);
 
-    stop_client(&site);
+    let pause = stop_client(&site);
+    assert!(pause < Duration::from_secs(30), "{pause:?}");
     assert_eq!(timeline(&site), before + 1, "one planned switchover");
     for host in 0..3 {
         let show = "runuser -u postgres -- psql -XAtc 'show max_connections'";
@@ -162,10 +184,18 @@ fn members_restart_one_after_the_other_and_no_commit_is_lost() {
 fn a_lost_primary_comes_back_as_a_replica_and_an_upgrade_of_etcd_is_not_noticed() {
     let site = deployed();
     start_client(&site);
+    play(&site, "balancer.yaml", BALANCER).ends(0);
+    changes_nothing(again(&site, "balancer.yaml"));
+    let in_recovery = |port: u16| balanced(&site, port, "select pg_is_in_recovery()");
+    until("the balancer knows who is who", || {
+        (in_recovery(5432), in_recovery(5433)) == ("f\n".to_owned(), "t\n".to_owned())
+    });
+
     let old = primary(&site).unwrap();
     let host = site.place.hosts.iter().find(|host| host.name() == old).unwrap();
     host.kill().unwrap();
     until("another member is the primary", || primary(&site).is_some_and(|now| now != old));
+    until("the balancer leads to it", || in_recovery(5432) == "f\n");
     host.start().unwrap();
     until("all serve again", || all_serve(&site));
     changes_nothing(again(&site, "postgres.yaml"));
@@ -175,6 +205,8 @@ fn a_lost_primary_comes_back_as_a_replica_and_an_upgrade_of_etcd_is_not_noticed(
     wants(&site, &from, &to, &releases(&["3.6"]));
     again(&site, "upgrade.yaml").ends(0);
     assert_eq!((primary(&site).unwrap(), timeline(&site)), (now, before), "no failover");
-    stop_client(&site);
+    // A primary that lost its power is replaced when its lock in etcd has expired, after 20 s.
+    let pause = stop_client(&site);
+    assert!(pause < Duration::from_secs(60), "{pause:?}");
     until("all serve", || all_serve(&site));
 }
