@@ -4,7 +4,7 @@
 //! of members gives away the one that changes. What cannot be edited with certainty (aliases, encrypted values, names with
 //! several ranges) is refused; whoever asks shows the person what to write instead.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
@@ -188,6 +188,26 @@ impl Described {
         let text = format!("{}: {}", scalar(&self.name), flow(&Value::Object(body)));
         vec![Edit { start: self.key.0, end: self.value.1, text }]
     }
+}
+
+/// What a file says of each member of a cluster, ranges told apart. Nothing if that cannot be told.
+pub fn members(text: &str, cluster: &str) -> Option<BTreeMap<String, Value>> {
+    let mut sources = Sources::default();
+    let file = sources.add("inventory", text);
+    let mut diagnostics = Diagnostics::default();
+    let root = parse(&sources, file, &mut diagnostics)?;
+    if diagnostics.has_errors() {
+        return None;
+    }
+    let within = |node: Node, key: &str| node.as_map().and_then(|map| map.get(key)).cloned();
+    let members = ["clusters", cluster, "members"].into_iter().try_fold(root, within)?;
+    let mut all = BTreeMap::new();
+    for (key, node) in members.as_map()?.iter() {
+        for expanded in NodeSet::parse(&key.name).ok()?.expand() {
+            all.insert(expanded.name, fill(node, &expanded.values).ok()?.to_value());
+        }
+    }
+    Some(all)
 }
 
 fn has_tags(node: &Node) -> bool {

@@ -1,11 +1,13 @@
 //! What the playbooks of `etcdrun member` are told: their variable `changes` has one for each host that plays.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{Texts, texts::difference};
 use crate::{
-    inventory::edit::{Described, Edit, cluster_entry},
-    model::ValueMap,
+    inventory::edit::{Edit, cluster_entry, members},
+    model::Value,
     source::disk,
 };
 
@@ -79,14 +81,12 @@ pub struct Edited {
     /// The lines that change and the one before them, for an entry that somebody has edited elsewhere.
     pub lines_before: String,
     pub lines_after: String,
-    /// What is so once it is edited, also by hand: the member that is gone, and what the entry of the other one says.
-    pub gone: String,
-    pub there: String,
-    pub entry: Option<ValueMap>,
+    /// What it says of each member that changes once it is edited, also by hand: nothing of one that goes.
+    pub members: BTreeMap<String, Option<Value>>,
 }
 
 impl Edited {
-    pub fn of(texts: &Texts, cluster: &str, old: &str, new: &str) -> Self {
+    pub fn of(texts: &Texts, cluster: &str) -> Self {
         let (original, after) = (texts.original.as_str(), texts.after.as_str());
         if original == after {
             return Self::default();
@@ -96,9 +96,7 @@ impl Edited {
         let entries = entries.filter(|(one, other)| {
             original[..one.start] == after[..other.start] && original[one.end..] == after[other.end..]
         });
-        let is_there = |text: &str, name: &str| Described::find(text, cluster, name).ok();
-        let entry = is_there(after, new).map(|it| it.body());
-        let gone = if is_there(after, old).is_some() { "" } else { old };
+        let changed = changed(original, after, cluster).unwrap_or_default();
         let (cluster, before, after) = match entries {
             Some((one, other)) => (cluster, &original[one], &after[other]),
             None => ("", original, after),
@@ -114,11 +112,16 @@ impl Edited {
             edits: edit.into_iter().collect(),
             lines_before,
             lines_after,
-            gone: gone.to_owned(),
-            there: new.to_owned(),
-            entry,
+            members: changed,
         }
     }
+}
+
+/// The members of which another text says something else, and what.
+fn changed(before: &str, after: &str, cluster: &str) -> Option<BTreeMap<String, Option<Value>>> {
+    let (before, after) = (members(before, cluster)?, members(after, cluster)?);
+    let names = before.keys().chain(after.keys()).filter(|name| before.get(*name) != after.get(*name));
+    Some(names.map(|name| (name.clone(), after.get(name).cloned())).collect())
 }
 
 /// The whole lines that an edit is in and the one before them, as they are and as they will be.
@@ -165,7 +168,7 @@ clusters:
         for text in [TWO.to_owned(), TWO.trim_end().to_owned()] {
             let gone = |cluster: &str, member: &str| {
                 let texts = Texts::unchanged("inventory.yaml".into(), text.clone());
-                Edited::of(&texts.removed(cluster, member).unwrap(), cluster, member, "")
+                Edited::of(&texts.removed(cluster, member).unwrap(), cluster)
             };
             let edits = [gone("a", "a-2"), gone("b", "b-1"), gone("c", "c-1")];
             assert_eq!(edits.each_ref().map(|edited| edited.cluster.as_str()), ["a", "b", "c"]);
@@ -184,8 +187,8 @@ clusters:
     fn where_an_entry_stands_elsewhere_the_file_is_meant() {
         let text = "x: &x { members: { a-1: {}, a-2: {} } }\nclusters: { a: *x }\n";
         let texts = Texts::unchanged("inventory.yaml".into(), text.into()).removed("a", "a-1").unwrap();
-        let edited = Edited::of(&texts, "a", "a-1", "");
+        let edited = Edited::of(&texts, "a");
         assert_eq!((edited.cluster.as_str(), replay(text, &edited).unwrap()), ("", texts.after.clone()));
-        assert_eq!(Edited::of(&Texts::unchanged("x".into(), text.into()), "a", "", ""), Edited::default());
+        assert_eq!(Edited::of(&Texts::unchanged("x".into(), text.into()), "a"), Edited::default());
     }
 }

@@ -383,7 +383,7 @@ impl<F: Files> Draft<'_, F> {
             well,
             during,
             after: self.after(after, old.filter(|_| !is_same)),
-            inventory: Edited::of(texts, cluster, &name(old.filter(|_| !is_same)), &name(new)),
+            inventory: Edited::of(texts, cluster),
         })
     }
 

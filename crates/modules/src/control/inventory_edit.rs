@@ -1,6 +1,7 @@
 //! `inventory_edit`: a file of the inventory says what has become of a member.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::Write as _,
     ops::Range,
@@ -16,8 +17,8 @@ use super::{
     scratch::Scratch,
 };
 use crate::{
-    inventory::edit::{self, Described, Edit, EditError},
-    model::{Diff, Effects, Outcome, ValueMap},
+    inventory::edit::{self, Edit},
+    model::{Diff, Effects, Outcome, Value},
     source::disk,
     task::Permit,
 };
@@ -52,18 +53,12 @@ pub struct InventoryEdit {
     /// What replaces them.
     #[serde(default)]
     lines_after: String,
-    /// The cluster that `gone` and `there` are members of.
+    /// The cluster that `members` are of.
     #[serde(default)]
     members_of: String,
-    /// The member that is not in the inventory after the edit.
+    /// The members that change, and their entries after the edit; null for one that is removed.
     #[serde(default)]
-    gone: String,
-    /// The member that is.
-    #[serde(default)]
-    there: String,
-    /// Its entry.
-    #[serde(default)]
-    entry: Option<ValueMap>,
+    members: BTreeMap<String, Option<Value>>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -121,7 +116,7 @@ impl EngineAction for InventoryEdit {
             let new = match sum == self.before {
                 true => self.edited(&text[entry.clone()]).map(whole),
                 false if self.is_done(&text) => return Ok(Outcome::ok()),
-                false => self.replaced(&text[entry.clone()]).map(whole).filter(|new| self.is_done(new)),
+                false => self.replaced(&text[entry.clone()]).map(whole).filter(|new| self.is_right(&text, new)),
             };
             let Some(new) = new else { return Err(ActionError::Failed(self.moved())) };
             if let Some(permit) = permit {
@@ -150,34 +145,44 @@ impl InventoryEdit {
 
     /// An entry that has changed since, edited where the lines are the same.
     fn replaced(&self, entry: &str) -> Option<String> {
-        let is_there_once = !self.lines_before.is_empty() && entry.matches(&self.lines_before).count() == 1;
-        is_there_once.then(|| entry.replacen(&self.lines_before, &self.lines_after, 1))
+        if entry.contains('\r') {
+            return None;
+        }
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let (all, old) = (lines(entry), lines(&self.lines_before));
+        let mut places = (0..all.len()).filter(|at| !old.is_empty() && all[*at..].starts_with(&old));
+        let (place, None) = (places.next()?, places.next()) else { return None };
+        let new = [&all[..place], &lines(&self.lines_after), &all[place + old.len()..]].concat();
+        Some(new.join("\n") + if entry.ends_with('\n') { "\n" } else { "" })
     }
 
     /// Whether the file says already what was intended.
     fn is_done(&self, text: &str) -> bool {
-        let find = |name: &str| Described::find(text, &self.members_of, name);
-        let is_gone = self.gone.is_empty() || matches!(find(&self.gone), Err(EditError::NotThere(_)));
-        let is_there = match &self.entry {
-            // There is nothing that it could be told by.
-            None if self.gone.is_empty() || !self.there.is_empty() => return false,
-            None => true,
-            Some(entry) => find(&self.there)
-                .is_ok_and(|found| entry.iter().all(|(key, value)| found.body().get(key) == Some(value))),
+        let Some(all) = edit::members(text, &self.members_of).filter(|_| !self.members.is_empty()) else {
+            return false;
         };
-        is_gone && is_there
+        self.members.iter().all(|(name, entry)| all.get(name) == entry.as_ref())
+    }
+
+    /// Whether the new text says what was intended, and of the other members what the old one says.
+    fn is_right(&self, old: &str, new: &str) -> bool {
+        let others = |text: &str| {
+            let mut all = edit::members(text, &self.members_of)?;
+            all.retain(|name, _| !self.members.contains_key(name));
+            Some(all)
+        };
+        self.is_done(new) && others(old).is_some_and(|before| others(new) == Some(before))
     }
 
     fn moved(&self) -> String {
-        let write = self.entry.as_ref().map(|entry| {
-            let entry = edit::flow(&entry.clone().into());
-            format!("write `{}: {entry}` below `members`", self.there)
+        let words = self.members.iter().map(|(name, entry)| match entry {
+            Some(entry) => format!("write `{name}: {}` below `members`", edit::flow(entry)),
+            None => format!("remove the member `{name}`"),
         });
-        let remove = (!self.gone.is_empty()).then(|| format!("remove the member `{}`", self.gone));
-        let words: Vec<String> = write.into_iter().chain(remove).collect();
+        let words: Vec<String> = words.collect();
         let words = if words.is_empty() { "make the change yourself".to_owned() } else { words.join(", and ") };
         format!(
-            "cannot edit {}: the entry of the cluster was changed in the meantime. To continue: {words}; then resume this run",
+            "cannot edit {}: the entry of the cluster was changed since this run began. To continue: {words}; then resume this run",
             self.path
         )
     }
@@ -226,7 +231,7 @@ clusters:
         };
         let texts = Texts::unchanged("inventory.yaml".into(), TEXT.into()).added("prod", "a-1", &new).unwrap();
         let texts = texts.removed("prod", "a-1").unwrap();
-        let mut arguments = serde_json::to_value(Edited::of(&texts, "prod", "a-1", "a-3")).unwrap();
+        let mut arguments = serde_json::to_value(Edited::of(&texts, "prod")).unwrap();
         arguments["members_of"] = "prod".into();
         (serde_json::from_value(arguments).unwrap(), texts.after)
     }
@@ -238,7 +243,20 @@ clusters:
         assert!(!task.is_done(&upgraded(TEXT)));
         let new = task.replaced(&upgraded(TEXT)).unwrap();
         assert_eq!(new, upgraded(&after));
-        assert!(task.is_done(&new));
+        assert!(task.is_done(&new) && task.is_right(&upgraded(TEXT), &new));
+    }
+
+    #[test]
+    fn no_member_gets_what_was_of_another() {
+        let text = "clusters:\n  prod:\n    members:\n      a-1:\n        address: 10.0.0.1\n      a-2:\n        address: 10.0.0.2\n";
+        let texts = Texts::unchanged("inventory.yaml".into(), text.into()).removed("prod", "a-2").unwrap();
+        let mut arguments = serde_json::to_value(Edited::of(&texts, "prod")).unwrap();
+        arguments["members_of"] = "prod".into();
+        let task: InventoryEdit = serde_json::from_value(arguments).unwrap();
+        let edited = format!("{text}        zone: east\n");
+        assert!(task.replaced(&edited).is_none_or(|new| !task.is_right(&edited, &new)));
+        assert!(!task.is_done("clusters:\n  prod:\n    memb") && !task.is_done(text));
+        assert!(task.is_done(&texts.after));
     }
 
     #[test]
@@ -256,7 +274,8 @@ clusters:
         assert!(!task.is_done(&both));
         let (before, after) = both.split_once("      a-1").unwrap();
         let by_hand = [before, after.split_once('\n').unwrap().1].concat();
-        assert!(task.is_done(&by_hand), "{by_hand}");
-        assert!(!task.is_done(&by_hand.replace("10.0.0.3", "10.0.0.4")));
+        // Another zone is another place.
+        assert!(!task.is_done(&by_hand), "{by_hand}");
+        assert!(task.is_done(&by_hand.replace(", zone: west", "")));
     }
 }
