@@ -8,7 +8,7 @@ use etcdrun_lab::{Borrowed, Host, etcd, etcd_tools};
 use crate::{
     authority, hosts,
     operator::Operator,
-    row::{Ca, Row, Ssh},
+    row::{Auth, Ca, Row, Ssh},
     site::{CLUSTER, url_host},
 };
 
@@ -55,11 +55,20 @@ fn edited(row: &Row, operator: &Operator, written: &str) -> Result<String> {
         match line {
             "      ca:" => text += &format!("      ca: {{ {} }}\n", authority::entry(operator, row.ca, 1)),
             _ if line.starts_with("        ") => {}
-            _ if line.starts_with("    auth: ") => text += &row.auth_section(0),
+            _ if line.starts_with("    auth: ") => text += &first(row).auth_section(0),
             _ => text += &format!("{line}\n"),
         }
     }
     Ok(text)
+}
+
+/// How it is taken over. Servers that demand certificates would not let in who has a password alone, and the `sign_command` is asked for
+/// none where passwords are the way in; so these come second.
+pub fn first(row: &Row) -> Row {
+    match (row.auth, row.ca) {
+        (Auth::Password, Ca::Command) => Row { auth: Auth::Certificate, ..row.clone() },
+        _ => row.clone(),
+    }
 }
 
 fn name(host: &Host) -> String {

@@ -665,6 +665,7 @@ impl<'a> Life<'a> {
                 if let Some(other) = to_remove(&said.text).filter(|_| said.code != Some(0)) {
                     // Two are lost: one of them goes first, as the refusal advises.
                     self.command(&["member", "remove", other, "--yes"].map(str::to_owned), &[], step)?;
+                    self.down.iter_mut().filter(|down| down.member == other).for_each(Down::ends);
                     said = self.command(&words, &[], step)?;
                 }
                 if said.code == Some(3) && said.text.contains(CANCEL) {

@@ -252,8 +252,6 @@ fn row_of(choice: &mut Choice) -> Row {
     row.disk = *choice.one_of(&[Disk::Mounted, Disk::Mounted, Disk::Mounted, Disk::Root, Disk::Device]);
     match choice.below(8) {
         0 if row.discovery == Discovery::Inventory => row.discovery = Discovery::Srv,
-        // With passwords and a `sign_command`, its members cannot be reached until they have restarted.
-        1 if (row.auth, row.ca) == (Auth::Password, Ca::Command) => {}
         1 if row.discovery == Discovery::Inventory && row.ca != Ca::Made && row.disk != Disk::Device => {
             row.origin = Origin::Adopted;
         }

@@ -168,6 +168,11 @@ impl Site {
             self.operator.must(&consent)?;
         }
         self.operator.must(&["playbook", "site.yaml"])?;
+        let first = adopted::first(&self.row);
+        if is_adopted && first.auth != self.row.auth {
+            self.edit(&first.auth_section(0), &self.row.auth_section(0))?;
+            self.operator.must(&["playbook", "site.yaml"])?;
+        }
         if is_adopted {
             let output = (self.etcdctl()?)().args(["get", "--print-value-only", adopted::KEY]).output()?;
             let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -29,9 +29,7 @@ impl Keeping<'_> {
                 .help("`etcdrun playbook site.yaml` creates it; --state-dir names another directory")
         };
         let kept = self.store.trusted()?;
-        let is_valid = |it: Certificate| (it.not_before..it.not_after).contains(&Timestamp::now());
-        let is_good = |pem: &str| Certificate::parse(pem).is_ok_and(is_valid);
-        let there = self.client("root")?.filter(|(pem, _)| is_good(pem));
+        let there = self.valid_client("root")?;
         if auth.method() == AuthMethod::Password {
             // Until it is played, another one in the inventory is only a wish.
             let password = match self.password("root")? {
@@ -53,6 +51,12 @@ impl Keeping<'_> {
     pub fn client(&self, user: &str) -> Result<Option<(String, Zeroizing<String>)>, PkiError> {
         let certificate = self.store.client_certificate(user)?;
         Ok(certificate.zip(self.opened(&self.store.client_paths(user).1)?))
+    }
+
+    /// The same, unless its certificate is not valid now.
+    pub fn valid_client(&self, user: &str) -> Result<Option<(String, Zeroizing<String>)>, PkiError> {
+        let is_valid = |it: Certificate| (it.not_before..it.not_after).contains(&Timestamp::now());
+        Ok(self.client(user)?.filter(|(pem, _)| Certificate::parse(pem).is_ok_and(is_valid)))
     }
 
     /// The key first: a certificate whose key is missing is of no use.

@@ -252,9 +252,12 @@ impl Cluster {
         authority: &Authority,
         user: &str,
     ) -> Option<(String, Zeroizing<String>)> {
-        // A `sign_command` may take its time, or need a person, for what no server may ask for.
+        // A `sign_command` may take its time, or need a person, for what no server may ask for. One that is there costs nothing.
         if !authority.has_key() {
-            return None;
+            let keeping = Keeping { store: &self.store(context), opener: context.opener.as_ref() };
+            let (certificate, key) = keeping.valid_client(user).ok().flatten()?;
+            context.masker.add(&key);
+            return Some((certificate, key));
         }
         let client = self.client(context, authority, user).await;
         let client = client.inspect_err(|error| tracing::debug!(%error, "no certificate next to the password")).ok()?;
