@@ -18,6 +18,9 @@ async fn data_of_a_member_stays_and_what_no_member_has_written_is_moved_aside() 
         fs::remove_file(bench.path("data/member/wal/0.wal")).unwrap();
         fs::create_dir_all(bench.path("data/member/snap")).unwrap();
         bench.write("data/member/snap/db", "an empty database");
+        bench.write("data/member/snap/1.snap", "a snapshot");
+        bench.fails("etcd_retire", args.clone(), "has data of an etcd that is not a member of this cluster").await;
+        fs::remove_file(bench.path("data/member/snap/1.snap")).unwrap();
         bench.write("data/notes", "somebody's");
         bench.fails("etcd_retire", args.clone(), "has data of an etcd that is not a member of this cluster").await;
         fs::remove_file(bench.path("data/notes")).unwrap();
