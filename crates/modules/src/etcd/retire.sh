@@ -4,17 +4,16 @@
 data=${arg_data_dir%/}
 
 # Whether no member has ever written anything: etcd makes its folder when it starts, also if it then ends because it has no cluster.
-# So it does after a reboot in the middle of a replacement. The log may be on another disk, so the rest has to be as new, too, and no
-# server may serve with it.
+# So it does after a reboot in the middle of a replacement. There is nothing but an empty database, and no server serves with it.
 is_unused() {
     [ "$entries" = "$data/member" ] || return 1
     ls "$data/member" > /dev/null || fail "cannot read $data/member"
-    if [ -L "$data/member" ] || [ -L "$data/member/wal" ]; then return 1; fi
-    for file in "$data"/member/wal/*.wal "$data"/member/snap/*.snap; do
-        if [ -e "$file" ]; then return 1; fi
-    done
-    # In blocks of 512 bytes. A new database has 16 or 32 KiB.
-    [ -z "$(find "$data/member" -type f -size +128)" ] || return 1
+    [ ! -L "$data/member" ] && [ -e "$data/member/snap/db" ] || return 1
+    others=$(find "$data/member" ! -type d ! -path "$data/member/snap/db") || fail "cannot read all of $data/member"
+    [ -z "$others" ] || return 1
+    # A new database takes up to 32 KiB, however long the file is.
+    kib=$(du -k "$data/member/snap/db") || fail "cannot read $data/member/snap/db"
+    [ "${kib%%[!0-9]*}" -le 64 ] || return 1
     if have_systemd && systemctl is-active --quiet "$arg_unit"; then return 1; fi
 }
 
