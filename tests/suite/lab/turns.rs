@@ -201,7 +201,15 @@ fn hypervisors_take_the_turns_of_all_members_on_them() {
     // Its guests would go down with it.
     let refused = play("", "reboot:").ends(3);
     assert!(refused.stdout.contains("would stop"), "{}", refused.stdout);
-    let said = play(rolls, "command: touch /root/turn").ends(0);
+    let log = site.place.folder.path("hooks").display().to_string();
+    let hook = format!(
+        "  vars: {{ rollout_hook_before: 'echo $ETCDRUN_HOST $ETCDRUN_CLUSTER $ETCDRUN_MEMBER >>{log}', rollout_hook_after: 'exit 7' }}\n"
+    );
+    let said = play(&format!("{rolls}{hook}"), "command: touch /root/turn").ends(0);
+    for (host, member) in hypervisors.hosts.iter().zip(&site.names) {
+        let hooks = site.place.folder.read("hooks");
+        assert!(hooks.lines().any(|line| line == format!("{} prod {member}", host.name())), "{hooks}");
+    }
     for host in &hypervisors.hosts {
         host.run(&["rm", "/root/turn"]).unwrap();
     }
