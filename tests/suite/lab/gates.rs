@@ -261,8 +261,11 @@ fn the_way_down_is_opened_and_shut() {
     let shut = site.place.folder.run(&replace).ends(3);
     assert!(shut.stdout.contains("etcd lets no new member join"), "{}", shut.stdout);
     assert_eq!(site.etcdctl(&["member", "list"]).matches("started").count(), 3, "none was removed");
-    assert!(has_changed(&downgrade("state: cancelled").ends(0)));
-    assert!(!has_changed(&downgrade("state: cancelled").ends(0)));
+    let way_out = ["playbook", "downgrade-cancel.yaml", "-l", "prod"];
+    assert!(shut.stdout.contains("`etcdrun playbook downgrade-cancel.yaml -l prod`"), "{}", shut.stdout);
+    let cancel = || site.place.folder.run(&[&way_out[..], &["-i", "inventory.yaml"]].concat()).ends(0);
+    assert!(has_changed(&cancel()));
+    assert!(!has_changed(&cancel()));
     site.place.folder.run(&replace).ends(0);
     site.is_served_by_all();
     gate(&site, &site.names[0], settled).ends(0);
