@@ -7,6 +7,7 @@ use etcdrun_lab::Kind;
 use super::{
     Place, Said,
     etcd::{PLAIN, Site},
+    rollout_faults::{start, until},
     upgrade::{nothing_is_lost, writer},
 };
 use crate::cli::verbs::hide_shipped;
@@ -338,6 +339,52 @@ fn nothing_goes_before_what_comes_is_found_fit() {
     let said = member(&site, &words).ends(2);
     assert!(said.stdout.contains("has data of an etcd that is not a member"), "{}", said.stdout);
     site.place.hosts[3].run(&["test", "-e", "/var/lib/etcd/data/member/x"]).unwrap();
+}
+
+#[test]
+fn an_inventory_that_is_edited_during_a_replacement_ends_as_it_should() {
+    let (mut site, spare, address) = with_spare();
+    let name = site.names[2].clone();
+    let folder = site.place.folder.path("");
+    let inventory = || std::fs::read_to_string(folder.join("inventory.yaml")).unwrap();
+    let write = |text: &str| std::fs::write(folder.join("inventory.yaml"), text).unwrap();
+    let begun = |site: &Site, task: &str| {
+        let runs = std::fs::read_dir(site.place.folder.path(".etcdrun/runs")).unwrap().flatten();
+        let newest = runs.map(|run| run.path()).max().unwrap();
+        std::fs::read_to_string(newest.join("journal")).unwrap_or_default().contains(task)
+    };
+    let replace = |site: &Site, name: &str, new: &str, ip: &str, edit: &dyn Fn(&str) -> String| {
+        let words = ["member", "replace", name, "--new-name", new, "--ip", ip, "--yes", "-i", "inventory.yaml"];
+        let run = start(site, &words);
+        until("the replacement has begun", || begun(site, &format!("{new}/member/Add the member as a learner")));
+        write(&edit(&inventory()));
+        Said::of(run.wait_with_output().unwrap())
+    };
+
+    // Somebody changes something else.
+    let quota = |text: &str| text.replacen("    etcd: { ", "    etcd: { quota: 3GiB, ", 1);
+    replace(&site, &name, &spare, &address, &quota).ends(0);
+    let text = inventory();
+    assert!(text.contains("quota: 3GiB") && text.contains(&format!("{spare}: ")), "{text}");
+    assert!(!text.contains(&format!("{name}: ")), "{text}");
+    site.now_members(&[0, 1, 3]);
+    site.is_served_by_all();
+
+    // Somebody changes the line of the member that goes.
+    let back = site.place.hosts[2].address().to_string();
+    let zone = |text: &str| text.replacen(&format!("{spare}: {{ "), &format!("{spare}: {{ zone: east, "), 1);
+    let said = replace(&site, &spare, &name, &back, &zone).ends(2);
+    let asked = format!("write `{name}: {{ address: {back} }}` below `members`");
+    assert!(
+        said.stdout.contains(&asked) && said.stdout.contains(&format!("remove the member `{spare}`")),
+        "{}",
+        said.stdout
+    );
+    let line = |text: &str| text.lines().find(|line| line.contains(&format!("{spare}: "))).unwrap().to_owned();
+    write(&inventory().replace(&line(&inventory()), &format!("      {name}: {{ address: \"{back}\" }}")));
+    site.place.folder.run(&["resume"]).ends(0);
+    site.now_members(&[0, 1, 2]);
+    site.is_served_by_all();
 }
 
 #[test]

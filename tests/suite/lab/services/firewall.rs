@@ -38,7 +38,7 @@ fn confirmed(site: &Site) -> usize {
     (0..3).filter(|host| shell(site, *host, STATE) == "confirmed\n").count()
 }
 
-/// How many hosts let in only the address that nobody has.
+/// How many hosts let in only the address that no machine has.
 fn locked(site: &Site) -> usize {
     let table = "nft list table inet etcdrun_firewall 2>/dev/null || true";
     (0..3).filter(|host| shell(site, *host, table).contains(NOWHERE)).count()
