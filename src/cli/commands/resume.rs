@@ -59,7 +59,9 @@ fn check(run: &StoredRun) -> Result<(), CliError> {
     match run.state {
         RunState::Running => Err(StateError::Running(run.id.to_string()).into()),
         RunState::Done => Err(not_resumable(run, "it succeeded, and nothing is left to do")),
-        _ if run.journal.lines.is_empty() => Err(not_resumable(run, "it ended before its first task")),
+        _ if run.journal.lines.is_empty() => {
+            Err(not_resumable(run, "it ended before its first task, so nothing was changed; run the command again"))
+        }
         _ => Ok(()),
     }
 }

@@ -66,7 +66,7 @@ fn edited(row: &Row, operator: &Operator, written: &str) -> Result<String> {
 /// none where passwords are the way in; so these come second.
 pub fn first(row: &Row) -> Row {
     match (row.auth, row.ca) {
-        (Auth::Password, Ca::Command) => Row { auth: Auth::Certificate, ..row.clone() },
+        (Auth::Password, Ca::Command) => Row { auth: Auth::Off, ..row.clone() },
         _ => row.clone(),
     }
 }

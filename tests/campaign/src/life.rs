@@ -25,7 +25,7 @@ use crate::{
     operator::{Program, Running, Said},
     record::{self, Happened, Line, Step},
     row::{Disk, ROOT_PASSWORD, Row, USER_PASSWORD},
-    site::{CANCEL, Member, Site},
+    site::{CANCEL, CLUSTER, Member, Site},
     state_disk::StateDisk,
     world::Meanwhile,
 };
@@ -298,7 +298,7 @@ impl<'a> Life<'a> {
             for _ in 0..ATTEMPTS {
                 let is_built = self.lost.is_empty()
                     || (self.flipped.is_empty() && self.site.await_healthy(Duration::from_secs(10)).is_ok());
-                if command[0] == "destroy" || (is_built && self.aged.is_empty()) {
+                if destroys_own(command) || (is_built && self.aged.is_empty()) {
                     break;
                 }
                 self.renew(step)?;
@@ -739,7 +739,10 @@ impl<'a> Life<'a> {
             fs::metadata(path).and_then(|folder| folder.created()).ok()
         };
         // Certificates that were renewed in between are no reason to begin anew.
-        let is_meant = |run: &&Value| run["state"] != "done" || run["command"] != serde_json::json!(RENEW);
+        let renewed = |run: &&Value| run["state"] == "done" && run["command"] == serde_json::json!(RENEW);
+        // One that died with its first record has done nothing, and is not to be resumed.
+        let has_begun = |run: &&Value| run["command"].as_array().is_some_and(|words| !words.is_empty());
+        let is_meant = |run: &&Value| has_begun(run) && !renewed(run);
         let all = runs.as_array().into_iter().flatten();
         let Some(newest) = all.rev().filter(is_meant).max_by_key(begun) else { return Ok(None) };
         let id = newest["id"].as_str().context("a run has no id")?;
@@ -1010,4 +1013,9 @@ fn logged(member: &Member, text: &str, since: i64) -> Result<Vec<i64>> {
 
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
+}
+
+/// Whether the cluster of this life is destroyed by it, and not a copy of it.
+fn destroys_own(command: &[String]) -> bool {
+    matches!(command, [verb, cluster, ..] if verb == "destroy" && cluster == CLUSTER)
 }

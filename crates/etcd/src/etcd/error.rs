@@ -16,6 +16,9 @@ pub enum EtcdError {
     Refused { member: String, reason: String },
 }
 
+/// What etcd says if a user that was created without a password logs in with one.
+const NO_PASSWORD: &str = "password was given for no password user";
+
 impl EtcdError {
     pub(super) fn of(member: &str, error: &etcd_client::Error) -> Self {
         use tonic::Code;
@@ -23,6 +26,9 @@ impl EtcdError {
         match error {
             etcd_client::Error::GRpcStatus(status) => {
                 let reason = match (status.message(), std::error::Error::source(status)) {
+                    (message, None) if message.contains(NO_PASSWORD) => format!(
+                        "{message}: the user was created for a certificate, and `auth.method` cannot change; set it back to `certificate`"
+                    ),
                     (message, None) => message.to_owned(),
                     (message, Some(source)) => format!("{message}: {}", innermost(source)),
                 };
