@@ -8,7 +8,7 @@ use super::{Look, Tone, sanitize};
 use crate::model::Diff;
 
 /// A unified diff; empty if nothing differs.
-pub(super) fn unified(diff: &Diff, look: &Look) -> String {
+pub fn unified(diff: &Diff, look: &Look) -> String {
     between(diff, ["before", "after"], look)
 }
 

@@ -27,6 +27,7 @@ mod progress;
 mod recap;
 mod rollouts;
 mod text;
+mod transfer;
 
 use std::{
     io,
@@ -37,6 +38,7 @@ use std::{
 
 pub use adhoc::AdhocReporter;
 pub use diagnostics::{diagnostics_as_json, render_diagnostics};
+pub use diff::unified;
 pub use hint::hint_for;
 pub use indicatif::MultiProgress;
 pub use json::JsonReporter;
@@ -47,6 +49,7 @@ pub use plain::PlainReporter;
 pub use plan::PlanReporter;
 pub use progress::ProgressReporter;
 pub use text::{sanitize, sanitize_json, sanitize_painted};
+pub use transfer::TransferBar;
 
 use crate::model::{Event, EventKind};
 

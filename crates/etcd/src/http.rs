@@ -2,6 +2,8 @@
 //!
 //! In: a URL, and what makes connections. Out: the answer, or why there is none. It knows nothing of etcd.
 
+pub mod proxy;
+
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -121,15 +123,20 @@ impl Client {
 
     /// One GET, redirects not followed; any status is an answer.
     pub async fn get(&self, url: &str, dial: &dyn Dial) -> Result<Response<Incoming>, HttpError> {
-        self.exchange(&Target::parse(url)?, true, dial).await
+        self.exchange(&Target::parse(url)?, true, 0, dial).await
     }
 
     /// A GET that follows redirects and takes only success for an answer.
     pub async fn download(&self, url: &str, dial: &dyn Dial) -> Result<Response<Incoming>, HttpError> {
+        self.download_from(url, 0, dial).await
+    }
+
+    /// The same, from this byte on. A server that cannot do so answers with all of it, and not with `206 Partial Content`.
+    pub async fn download_from(&self, url: &str, from: u64, dial: &dyn Dial) -> Result<Response<Incoming>, HttpError> {
         let first = Target::parse(url)?;
         let mut target = first.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.exchange(&target, target.same_origin(&first), dial).await?;
+            let response = self.exchange(&target, target.same_origin(&first), from, dial).await?;
             let status = response.status();
             match response.headers().get(header::LOCATION) {
                 Some(location) if status.is_redirection() => target = target.redirect(location)?,
@@ -152,6 +159,7 @@ impl Client {
         &self,
         target: &Target,
         with_headers: bool,
+        from: u64,
         dial: &dyn Dial,
     ) -> Result<Response<Incoming>, HttpError> {
         let stream = self.connect(target, dial).await?;
@@ -160,7 +168,7 @@ impl Client {
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
         // Ends with the response: hyper closes the connection once nobody asks for more of it.
         tokio::spawn(connection);
-        sender.send_request(self.request(target, with_headers)?).await.map_err(failed)
+        sender.send_request(self.request(target, with_headers, from)?).await.map_err(failed)
     }
 
     async fn connect(&self, target: &Target, dial: &dyn Dial) -> Result<Box<dyn Stream>, HttpError> {
@@ -178,7 +186,7 @@ impl Client {
         self.tls.connect(name, stream).await.map_err(|error| target.unconnected(error))
     }
 
-    fn request(&self, target: &Target, with_headers: bool) -> Result<Request<Empty<Bytes>>, HttpError> {
+    fn request(&self, target: &Target, with_headers: bool, from: u64) -> Result<Request<Empty<Bytes>>, HttpError> {
         let path = target.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::builder()
             .method(Method::GET)
@@ -188,6 +196,9 @@ impl Client {
             .header(header::ACCEPT, "*/*");
         for (name, value) in self.headers.iter().filter(|_| with_headers) {
             request = request.header(name, value);
+        }
+        if from > 0 {
+            request = request.header(header::RANGE, format!("bytes={from}-"));
         }
         request.body(Empty::new()).map_err(|error| HttpError::BadUrl(target.uri.to_string(), error.to_string()))
     }

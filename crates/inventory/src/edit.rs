@@ -1,12 +1,16 @@
-//! Changes to the text of an inventory: one member more, one less, or one that is elsewhere.
+//! Changes to the text of an inventory: one member more, one less, or one that is elsewhere; one release more.
 //!
 //! In: the text of a file. Out: edits of it by place, so that whatever else stands there, comments too, stays as it is. A range
 //! of members gives away the one that changes. What cannot be edited with certainty (aliases, encrypted values, names with
 //! several ranges) is refused; whoever asks shows the person what to write instead.
 
+mod releases;
+
 use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Deserialize, Serialize};
+
+pub use releases::{has_clusters, release_entry, releases, with_release};
 
 use super::range::{NodeSet, fill};
 use crate::{

@@ -61,6 +61,18 @@ pub(super) fn read(paths: &[PathBuf], sources: &mut Sources, diagnostics: &mut D
     reader.files
 }
 
+/// The YAML files of these inventories, in the order they merge: without programs and files of variables.
+pub fn yaml_files(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let visible = |folder: &Path| -> Vec<PathBuf> {
+        let names = disk::list(folder).unwrap_or_default();
+        let files = names.iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name));
+        files.filter(|path| is_yaml(path)).collect()
+    };
+    let of = |path: &PathBuf| if is_dir(path) { visible(path) } else { vec![path.clone()] };
+    let is_plain = |path: &PathBuf| disk::find(path) == Found::File && matches!(program(path), Program::No);
+    paths.iter().flat_map(of).filter(is_plain).collect()
+}
+
 struct Reader<'a> {
     sources: &'a mut Sources,
     diagnostics: &'a mut Diagnostics,

@@ -71,6 +71,11 @@ pub static ADVISORIES: &[Advisory] = &[
     },
 ];
 
+/// Whether etcdrun refuses a release: it loses data.
+pub fn is_forbidden(version: Version) -> bool {
+    version.series() == (3, 5) && version.patch < 3
+}
+
 /// What is wrong with one release.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Concern {

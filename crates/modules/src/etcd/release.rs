@@ -65,7 +65,7 @@ impl Module for EtcdRelease {
         let found = releases.find(|(name, _)| name.parse() == Ok(version));
         let (_, release) = found.ok_or_else(|| {
             ModuleError::new(format!("etcd {version} is not in `etcd_releases`"))
-                .help("add it to the inventory, with a `file` or a `url` and its `sha256`")
+                .help(format!("add it to the inventory: `etcdrun releases add {version}`"))
         })?;
         let sha256 = release.sha256.ok_or_else(|| ModuleError::new(format!("etcd {version} has no checksum")))?;
         let sha256 = sha256.to_ascii_lowercase();
