@@ -156,12 +156,12 @@ impl Authority {
             && (request.usage == Usage::Member || matches!(self.signer, Signer::Command(_)))
         {
             let text = as_request(params.clone()).serialize_request(key)?.pem()?;
-            store.keep_request(&request.common_name, &text)?;
+            store.keep_request(&request.record, &text)?;
         }
         let certificate = match (&self.signer, &key) {
             (Signer::Key(issuer), LeafKey::New(key)) => params.signed_by(key, issuer)?.pem(),
             (Signer::Key(issuer), LeafKey::Known(key)) => params.signed_by(key, issuer)?.pem(),
-            (Signer::Command(command), _) => match store.request(&request.common_name)? {
+            (Signer::Command(command), _) => match store.request(&request.record)? {
                 Some(text) => {
                     let pem = self.signed_by_command(command, &text).await?;
                     let certificate = Certificate::parse(&pem)?;

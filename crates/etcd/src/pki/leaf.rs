@@ -30,6 +30,8 @@ pub enum Usage {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub common_name: String,
+    /// The name that its request is kept under: several hosts may have certificates with the same common name.
+    pub record: String,
     pub organization: Option<String>,
     /// Addresses and host names.
     pub names: BTreeSet<String>,
@@ -105,6 +107,7 @@ impl Request {
         let validity = tls.validity.map_or(VALIDITY, |validity| validity.0);
         Self {
             common_name: common_name.to_owned(),
+            record: common_name.to_owned(),
             organization: tls.organization.clone(),
             names: BTreeSet::new(),
             usage,
@@ -118,6 +121,11 @@ impl Request {
     /// Renewed this long before its end, if that is earlier than it would be anyway.
     pub fn renewed_within(self, time: Option<Duration>) -> Self {
         Self { within: time.unwrap_or_default(), ..self }
+    }
+
+    /// Kept under another name than the common name.
+    pub fn recorded_as(self, record: &str) -> Self {
+        Self { record: record.to_owned(), ..self }
     }
 
     /// How long before its end this one is renewed. A `sign_command` may have given it less time than was asked for; a third of that would
@@ -152,7 +160,12 @@ impl Request {
         if there.organization != self.organization {
             return renew("it names another organization");
         }
-        if there.names != self.names {
+        // Some CAs add the common name to a certificate without names. For a client, it makes no difference.
+        let has_names = match self.usage {
+            Usage::Member => there.names == self.names,
+            Usage::Client => self.names.is_subset(&there.names),
+        };
+        if !has_names {
             return renew(&format!("it is for {}", list(&there.names)));
         }
         if !there.is_for_clients || (self.usage == Usage::Member && !there.is_for_servers) {

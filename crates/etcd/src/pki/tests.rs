@@ -160,6 +160,18 @@ async fn a_command_can_sign_instead() {
     assert!(first.is_signed_by(&authority.certificate) && first.names == request.names, "{first:?}");
     let again = signs.issue(&request, LeafKey::of(&first).unwrap(), &place.store).await.unwrap();
     assert_eq!(Certificate::parse(&again.certificate).unwrap().public_key, first.public_key);
+    // Two keys with one common name, each on its own host.
+    let on = |host: &str| Request::new("server", Usage::Client, &TlsSection::default()).recorded_as(host);
+    let one = issued(&signs, &on("server@1"), &place.store).await;
+    let two = issued(&signs, &on("server@2"), &place.store).await;
+    let again = signs.issue(&on("server@1"), LeafKey::of(&one).unwrap(), &place.store).await.unwrap();
+    assert!(
+        Certificate::parse(&again.certificate).unwrap().public_key == one.public_key
+            && one.common_name == two.common_name
+    );
+    let mut more = one.clone();
+    more.names = ["server".to_owned()].into();
+    assert_eq!(on("server@1").wish(Some(&more), &authority.certificate, Timestamp::now()), Wish::Nothing);
     // It gives nine days where a year is asked for: they are not renewed all the time.
     let request = request.renewed_within(Some(Duration::from_secs(24 * 60 * 60)));
     let on_day = |day: i64| first.not_before + SignedDuration::from_hours(24 * day);

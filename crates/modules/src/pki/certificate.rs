@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Action, ActionContext, ActionError, BuildContext, EngineAction, Module, ModuleError, ResultField, Running,
@@ -48,6 +48,12 @@ pub struct PkiCertificate {
     /// Host names and addresses that the certificate is for.
     #[serde(default)]
     names: Vec<String>,
+    #[serde(default)]
+    usage: UsageArg,
+    /// The name of the record in the state directory; default: `name`. Set it where several hosts have certificates with the same
+    /// common name.
+    #[serde(default)]
+    record: Option<String>,
     /// The file for the certificate on the target.
     certificate: String,
     /// The file for the key on the target; mode 0600.
@@ -81,6 +87,17 @@ pub struct PkiCertificate {
     /// `etcd_service` restarts it. A renewed certificate is not staged.
     #[serde(default)]
     stage_for: Option<String>,
+}
+
+/// What the certificate may be used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum UsageArg {
+    /// For servers and clients; also valid for the `names` of `tls`.
+    #[default]
+    Member,
+    /// For clients only.
+    Client,
 }
 
 impl Module for PkiCertificate {
@@ -249,9 +266,17 @@ impl Keep {
 
     fn request(&self) -> Request {
         let tls = &self.cluster.tls;
-        let names = self.module.names.iter().chain(&tls.names).map(String::as_str);
+        let (usage, shared) = match self.module.usage {
+            UsageArg::Member => (Usage::Member, tls.names.as_slice()),
+            UsageArg::Client => (Usage::Client, [].as_slice()),
+        };
+        let names = self.module.names.iter().chain(shared).map(String::as_str);
         let early = self.module.early_renewal.map(|early| early.0);
-        Request::new(&self.module.name, Usage::Member, tls).with_names(names).renewed_within(early)
+        Request::new(&self.module.name, usage, tls).recorded_as(self.record()).with_names(names).renewed_within(early)
+    }
+
+    fn record(&self) -> &str {
+        self.module.record.as_deref().unwrap_or(&self.module.name)
     }
 
     /// Like the request's own wish, but a key that is gone or was replaced needs a new one.
@@ -288,8 +313,8 @@ impl Keep {
         found: Found,
     ) -> Result<Outcome, ActionError> {
         let store = self.cluster.store(context);
-        let issued = store.issued(&self.module.name).map_err(failed)?;
-        let can_renew = authority.can_renew(&self.module.name, &store).map_err(failed)?;
+        let issued = store.issued(self.record()).map_err(failed)?;
+        let can_renew = authority.can_renew(self.record(), &store).map_err(failed)?;
         let wish = self.wish(&found, authority, issued.as_ref(), can_renew);
         let new_authority =
             found.authority_sha256.as_deref() != Some(&*Fingerprint::of(authority.trusted.as_bytes()).sha256);
@@ -400,7 +425,7 @@ impl Keep {
             public_sha256: Some(public_sha256(&certificate)),
         };
         // Before it is sent: a key that nobody here knows of would look like somebody else's.
-        store.keep_issued(&self.module.name, &issued).map_err(failed)?;
+        store.keep_issued(self.record(), &issued).map_err(failed)?;
         match &leaf.key {
             Some(key) => {
                 context.masker.add(key);
