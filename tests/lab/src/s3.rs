@@ -63,7 +63,7 @@ fn server(folder: &Path, address: SocketAddr) -> Result<Command> {
 }
 
 /// The server's program, built into the cache if it is not there.
-fn program() -> Result<PathBuf> {
+pub fn program() -> Result<PathBuf> {
     let place = images::cache()?.join(format!("s3s-fs-{VERSION}"));
     let program = place.join("bin/s3s-fs");
     if program.exists() {
