@@ -5,6 +5,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 
 /// Why a scalar was not accepted.
@@ -94,6 +95,21 @@ impl Serialize for ByteSize {
     }
 }
 
+/// Bytes that are no text, written in base64.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Base64(pub Vec<u8>);
+
+impl FromStr for Base64 {
+    type Err = ParseScalarError;
+
+    // It may be a secret, so it is not repeated.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits: String = text.split_whitespace().collect();
+        let wrong = || ParseScalarError("the text is not base64; `base64 FILE` prints what a file is in it".into());
+        BASE64_STANDARD.decode(digits).map(Self).map_err(|_| wrong())
+    }
+}
+
 /// A duration: `90`, `1.5`, `90s`, `5m`, `2h`, `250ms`; a bare number is seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds(pub Duration);
@@ -156,5 +172,11 @@ mod tests {
         assert!("99999999999999TiB".parse::<ByteSize>().is_err());
         assert_eq!("1.5m".parse(), Ok(Seconds(Duration::from_secs(90))));
         assert!("-1s".parse::<Seconds>().is_err());
+    }
+
+    #[test]
+    fn base64_may_have_several_lines() {
+        assert_eq!("AAEC\n/w==".parse(), Ok(Base64(vec![0, 1, 2, 255])));
+        assert!("a text".parse::<Base64>().is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-use crate::model::{ByteSize, FileMode, ParseScalarError, Seconds, Version};
+use crate::model::{Base64, ByteSize, FileMode, ParseScalarError, Seconds, Version};
 
 pub(super) const SCALAR: &str = "$etcdrun::scalar";
 
@@ -61,6 +61,10 @@ macro_rules! scalar {
 scalar!(FileMode, "FileMode", {
     "type": "string",
     "description": "Permission bits: octal and quoted (\"0644\") or symbolic (u=rw,g=r)."
+});
+scalar!(Base64, "Base64", {
+    "type": "string",
+    "description": "Bytes in base64."
 });
 scalar!(ByteSize, "ByteSize", {
     "type": ["string", "integer"],

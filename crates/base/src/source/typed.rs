@@ -42,6 +42,12 @@ impl de::Error for TypeError {
         Self::custom(format!("`{field}` is missing"))
     }
 
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let help = did_you_mean(field, expected.iter().copied());
+        let help = help.or_else(|| Some(format!("known keys: {}", expected.join(", "))));
+        Self { message: format!("unknown key `{field}`"), span: None, help }
+    }
+
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         let help = did_you_mean(variant, expected.iter().copied());
         Self { message: format!("`{variant}` is not one of {}", expected.join(", ")), span: None, help }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use etcd_client::{Client, PermissionType, UserAddOptions};
 
 use super::{EtcdError, MemberClient};
-use crate::inventory::sections::{Access, AuthSection, Permission};
+use crate::inventory::sections::{Access, AuthRole, AuthSection, Permission, Presence};
 
 /// One thing to be done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Change {
     Password(String, String),
     GrantRole(String, String),
     RevokeRole(String, String),
+    DropUser(String),
+    DropRole(String),
     Enable,
 }
 
@@ -29,9 +31,12 @@ pub struct Range {
     end: Vec<u8>,
 }
 
+/// What is missing, and what the named users and roles have and are to have, line by line. No line has a password.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub changes: Vec<Change>,
+    pub before: Vec<String>,
+    pub after: Vec<String>,
 }
 
 impl Range {
@@ -48,7 +53,7 @@ impl Range {
 }
 
 /// The first key behind all that begin with the prefix.
-fn behind(prefix: &[u8]) -> Vec<u8> {
+pub(super) fn behind(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < 0xff {
@@ -65,6 +70,7 @@ impl std::fmt::Display for Range {
         match (self.key.as_slice(), self.end.as_slice()) {
             ([0], [0]) => f.write_str("all keys"),
             (_, []) => write!(f, "{key}"),
+            (_, [0]) => write!(f, "{key} and all keys behind it"),
             (from, end) if end == behind(from) => write!(f, "{key}*"),
             (_, end) => write!(f, "{key} to {}", String::from_utf8_lossy(end)),
         }
@@ -81,6 +87,8 @@ impl std::fmt::Display for Change {
             Self::Password(user, _) => write!(f, "user {user}: another password"),
             Self::GrantRole(user, role) => write!(f, "user {user}: role {role}"),
             Self::RevokeRole(user, role) => write!(f, "user {user}: without role {role}"),
+            Self::DropUser(user) => write!(f, "user {user}: removed"),
+            Self::DropRole(role) => write!(f, "role {role}: removed"),
             Self::Enable => f.write_str("authentication on"),
         }
     }
@@ -113,59 +121,93 @@ pub async fn plan(
     let mut plan = Plan::default();
     let roles: BTreeSet<String> = member.bounded(client.role_list()).await?.roles().iter().cloned().collect();
     let users: BTreeSet<String> = member.bounded(client.user_list()).await?.users().iter().cloned().collect();
-    let root = ("root".to_owned(), None);
-    let wanted_roles = auth.roles.iter().map(|(name, role)| (name.clone(), role.clone()));
+    let mut removed = Vec::new();
+    let root = ("root".to_owned(), AuthRole::default());
+    let wanted_roles = auth.roles.iter().map(|(name, role)| (name.clone(), role.clone().unwrap_or_default()));
     for (name, role) in [root].into_iter().chain(wanted_roles.filter(|(name, _)| name != "root")) {
-        if !roles.contains(&name) {
-            plan.changes.push(Change::AddRole(name.clone()));
-        }
         let has = match roles.contains(&name) && name != "root" {
             true => permissions(member, &mut client, &name).await?,
             false => Vec::new(),
         };
-        let wanted = role.unwrap_or_default().permissions;
-        plan_role(&name, &has, &wanted, &mut plan);
+        plan.before.extend(roles.contains(&name).then(|| role_lines(&name, &has)).into_iter().flatten());
+        if role.state == Presence::Absent {
+            removed.extend(roles.contains(&name).then_some(Change::DropRole(name)));
+            continue;
+        }
+        if !roles.contains(&name) {
+            plan.changes.push(Change::AddRole(name.clone()));
+        }
+        plan_role(&name, &has, &role.permissions, &mut plan);
     }
     let root_user = auth.users.get("root").cloned().flatten().unwrap_or_default();
     let wanted = root_password.map(|password| password.wanted.to_owned());
-    let mut wanted_users = vec![("root".to_owned(), wanted, root_user.roles)];
+    let mut wanted_users = vec![("root".to_owned(), wanted, root_user.roles, Presence::Present)];
     for (name, user) in auth.users.iter().filter(|(name, _)| *name != "root") {
         let user = user.clone().unwrap_or_default();
-        wanted_users.push((name.clone(), user.password, user.roles));
+        wanted_users.push((name.clone(), user.password, user.roles, user.state));
     }
-    for (name, password, mut roles) in wanted_users {
+    for (name, password, mut roles, state) in wanted_users {
         if name == "root" && !roles.iter().any(|role| role == "root") {
             roles.push("root".into());
         }
-        let has: BTreeSet<String> = match users.contains(&name) {
-            true => {
+        let has: Option<BTreeSet<String>> = match users.contains(&name) {
+            true => Some(member.bounded(client.user_get(name.as_str())).await?.roles().iter().cloned().collect()),
+            false => None,
+        };
+        plan.before.extend(has.iter().flat_map(|has| user_lines(&name, has)));
+        if state == Presence::Absent {
+            removed.extend(has.map(|_| Change::DropUser(name)));
+            continue;
+        }
+        let wanted: BTreeSet<String> = roles.into_iter().collect();
+        plan.after.extend(user_lines(&name, &wanted));
+        match &has {
+            None => plan.changes.push(Change::AddUser(name.clone(), password)),
+            Some(_) => {
                 // Root's comes last.
                 if let Some(password) = password.filter(|_| is_on && name != "root")
                     && !member.accepts(&name, &password).await?
                 {
-                    plan.changes.push(Change::Password(name.clone(), password));
+                    plan.change_password(&name, password);
                 }
-                member.bounded(client.user_get(name.as_str())).await?.roles().iter().cloned().collect()
             }
-            false => {
-                plan.changes.push(Change::AddUser(name.clone(), password));
-                BTreeSet::new()
-            }
-        };
-        let wanted: BTreeSet<String> = roles.into_iter().collect();
+        }
+        let has = has.unwrap_or_default();
         plan.changes.extend(wanted.difference(&has).map(|role| Change::GrantRole(name.clone(), role.clone())));
         plan.changes.extend(has.difference(&wanted).map(|role| Change::RevokeRole(name.clone(), role.clone())));
     }
+    plan.changes.extend(removed);
     // Whoever is logged in with the old one is not any more.
     if let Some(RootPassword { has, wanted }) = root_password.filter(|_| users.contains("root"))
         && has != wanted
     {
-        plan.changes.push(Change::Password("root".into(), wanted.into()));
+        plan.change_password("root", wanted.into());
     }
     if !is_on {
         plan.changes.push(Change::Enable);
+        plan.before.push("authentication off".into());
+        plan.after.push("authentication on".into());
     }
     Ok(plan)
+}
+
+impl Plan {
+    fn change_password(&mut self, user: &str, password: String) {
+        self.changes.push(Change::Password(user.to_owned(), password));
+        self.before.push(format!("user {user}: password"));
+        self.after.push(format!("user {user}: another password"));
+    }
+}
+
+fn role_lines(name: &str, permissions: &[(Range, Access)]) -> Vec<String> {
+    let mut permissions: Vec<_> = permissions.iter().collect();
+    permissions.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let line = |(range, access): &(Range, Access)| format!("role {name}: {} on {range}", word(*access));
+    [format!("role {name}")].into_iter().chain(permissions.into_iter().map(line)).collect()
+}
+
+fn user_lines(name: &str, roles: &BTreeSet<String>) -> Vec<String> {
+    [format!("user {name}")].into_iter().chain(roles.iter().map(|role| format!("user {name}: role {role}"))).collect()
 }
 
 /// Whether authentication is on, as somebody sees it who is no user of etcd.
@@ -199,6 +241,7 @@ async fn permissions(
 fn plan_role(name: &str, has: &[(Range, Access)], wanted: &[Permission], plan: &mut Plan) {
     let wanted: Vec<(Range, Access)> =
         wanted.iter().map(|permission| (Range::of(permission), permission.access.unwrap_or_default())).collect();
+    plan.after.extend(role_lines(name, &wanted));
     for (range, access) in wanted.iter().filter(|wish| !has.contains(wish)) {
         plan.changes.push(Change::Grant(name.to_owned(), range.clone(), *access));
     }
@@ -213,11 +256,19 @@ pub async fn apply(member: &MemberClient, plan: &Plan) -> Result<(), EtcdError> 
     for change in &plan.changes {
         match make(member, &mut client, change).await {
             Ok(()) => {}
-            Err(EtcdError::Refused { reason, .. }) if reason.contains("already exists") => {}
+            Err(EtcdError::Refused { reason, .. }) if is_done(change, &reason) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Whether a refusal says that it is so already.
+fn is_done(change: &Change, reason: &str) -> bool {
+    match change {
+        Change::DropUser(_) | Change::DropRole(_) => reason.contains("name not found"),
+        _ => reason.contains("already exists"),
+    }
 }
 
 async fn make(member: &MemberClient, client: &mut Client, change: &Change) -> Result<(), EtcdError> {
@@ -253,6 +304,47 @@ async fn make(member: &MemberClient, client: &mut Client, change: &Change) -> Re
         Change::RevokeRole(user, role) => {
             member.bounded(client.user_revoke_role(user.as_str(), role.as_str())).await.map(drop)
         }
+        Change::DropUser(user) => member.bounded(client.user_delete(user.as_str())).await.map(drop),
+        Change::DropRole(role) => member.bounded(client.role_delete(role.as_str())).await.map(drop),
         Change::Enable => member.bounded(client.auth_enable()).await.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permission(key: &str, end: &str) -> Permission {
+        let end = (!end.is_empty()).then(|| end.to_owned());
+        Permission { key: Some(key.into()), range_end: end, ..Permission::default() }
+    }
+
+    #[test]
+    fn a_role_gets_what_it_lacks_and_loses_the_rest() {
+        let (one, two) = (Range::of(&permission("/a", "")), Range::of(&permission("/b", "/d")));
+        let has = [(one.clone(), Access::Readwrite), (two.clone(), Access::Read)];
+        let mut plan = Plan::default();
+        plan_role("app", &has, &[Permission { access: Some(Access::Read), ..permission("/a", "") }], &mut plan);
+        assert_eq!(plan.changes, [Change::Grant("app".into(), one, Access::Read), Change::Revoke("app".into(), two)]);
+        assert_eq!(plan.after, ["role app", "role app: read on /a"]);
+        assert_eq!(role_lines("app", &has), ["role app", "role app: readwrite on /a", "role app: read on /b to /d"]);
+    }
+
+    #[test]
+    fn ranges_are_told_as_they_are_meant() {
+        let told = |permission: &Permission| Range::of(permission).to_string();
+        let prefix = |prefix: &str| Permission { prefix: Some(prefix.into()), ..Permission::default() };
+        assert_eq!(told(&prefix("")), "all keys");
+        assert_eq!(told(&prefix("/a/")), "/a/*");
+        assert_eq!(told(&permission("/a", "/c")), "/a to /c");
+        assert_eq!(told(&permission("/a", "\0")), "/a and all keys behind it");
+    }
+
+    #[test]
+    fn no_line_has_a_password() {
+        let mut plan = Plan::default();
+        plan.change_password("writer", "not-so-secret".into());
+        let lines: Vec<String> = plan.changes.iter().map(ToString::to_string).collect();
+        assert!([lines, plan.before, plan.after].concat().iter().all(|line| !line.contains("not-so")));
     }
 }

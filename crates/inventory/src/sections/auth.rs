@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Presence;
+
 /// Authentication of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -66,6 +68,8 @@ pub struct AuthUser {
     pub password: Option<String>,
     /// Roles of the user.
     pub roles: Vec<String>,
+    /// Whether there is such a user; default: present.
+    pub state: Presence,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -73,6 +77,8 @@ pub struct AuthUser {
 pub struct AuthRole {
     /// The permissions of the role.
     pub permissions: Vec<Permission>,
+    /// Whether there is such a role; default: present. All users lose a role that is removed.
+    pub state: Presence,
 }
 
 /// A permission on one key, on all keys with a prefix, or on a range.
@@ -83,7 +89,7 @@ pub struct Permission {
     pub key: Option<String>,
     /// All keys with this prefix; "" for all keys.
     pub prefix: Option<String>,
-    /// The end of the range, exclusive.
+    /// The end of the range, exclusive; "\0" for all keys from the first on.
     pub range_end: Option<String>,
     /// Default: readwrite.
     pub access: Option<Access>,
@@ -96,4 +102,53 @@ pub enum Access {
     Readwrite,
     Read,
     Write,
+}
+
+impl Permission {
+    /// What etcd would refuse, or take for something else.
+    pub fn problem(&self) -> Option<(&'static str, &'static str)> {
+        match (&self.key, &self.prefix, &self.range_end) {
+            (None, None, _) | (Some(_), Some(_), _) => {
+                Some(("needs one of `key` and `prefix`", "`key: /app/limit` is one key, `prefix: /app/` all below it"))
+            }
+            (_, Some(_), Some(_)) => {
+                Some(("has `prefix` and `range_end`, which exclude each other", "write `key` instead of `prefix`"))
+            }
+            (Some(key), _, _) if key.is_empty() => Some(("has an empty `key`", "for all keys write `prefix: \"\"`")),
+            (Some(key), _, Some(end)) if end <= key && end != "\0" => Some((
+                "has a `range_end` that is not behind its `key`",
+                "the end is exclusive: for one key remove it, for all keys with a prefix write `prefix`",
+            )),
+            _ => None,
+        }
+    }
+
+    /// Whether two are about the same keys, so that etcd has only one of them.
+    pub fn has_keys_of(&self, other: &Self) -> bool {
+        (&self.key, &self.prefix, &self.range_end) == (&other.key, &other.prefix, &other.range_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_a_first_key_and_an_end_behind_it() {
+        let problem = |key: Option<&str>, prefix: Option<&str>, end: Option<&str>| {
+            let text = |text: Option<&str>| text.map(str::to_owned);
+            let permission = Permission { key: text(key), prefix: text(prefix), range_end: text(end), access: None };
+            permission.problem().map(|(message, _)| message)
+        };
+        assert_eq!(problem(Some("/a"), None, None), None);
+        assert_eq!(problem(Some("/a"), None, Some("/b")), None);
+        assert_eq!(problem(Some("/a"), None, Some("\0")), None);
+        assert_eq!(problem(None, Some(""), None), None);
+        assert!(problem(None, None, Some("/b")).unwrap().contains("one of"));
+        assert!(problem(Some("/a"), Some("/a"), None).unwrap().contains("one of"));
+        assert!(problem(None, Some("/a"), Some("/b")).unwrap().contains("exclude each other"));
+        assert!(problem(Some("/b"), None, Some("/a")).unwrap().contains("not behind"));
+        assert!(problem(Some("/a"), None, Some("/a")).unwrap().contains("not behind"));
+        assert!(problem(Some(""), None, None).unwrap().contains("empty"));
+    }
 }

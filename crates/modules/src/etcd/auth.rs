@@ -18,7 +18,7 @@ use etcdrun_etcd::etcd::{EtcdError, RootPassword, apply, plan};
 /// Creates the users and roles of the inventory in etcd, and enables authentication.
 ///
 /// Root and its role always exist. Users and roles of the inventory have exactly the roles and permissions of the inventory;
-/// other users and roles are not changed. Passwords that differ from the inventory
+/// those with `state: absent` are removed, and others are not changed. Passwords that differ from the inventory
 /// are set. Root's credential is stored in the state directory, for other tools.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -110,11 +110,11 @@ impl EngineAction for Converge {
             if let Some((_, wanted)) = passwords.filter(|(has, wanted)| has != wanted) {
                 self.cluster.keep_root_password(context, &wanted)?;
             }
-            let after: String = changes.iter().map(|change| format!("{change}\n")).collect();
+            let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
             let diff = (!changes.is_empty()).then(|| Diff {
                 label: format!("{name} (authentication)"),
-                before: String::new(),
-                after,
+                before: lines(&plan.before),
+                after: lines(&plan.after),
             });
             Ok(Outcome { changed: !changes.is_empty(), diff: diff.into_iter().collect(), ..Outcome::ok() }
                 .with("changes", changes))
