@@ -30,7 +30,7 @@ mod tests;
 pub const STRANGER: &str = "etcdrun-stranger";
 
 pub use authority::{Authority, Client, Keeping, Renewal, check_authority, check_next_authority};
-pub use brought::{Brought, check_brought};
+pub use brought::{Brought, check_brought, check_client, check_trusted};
 pub use certificate::Certificate;
 pub use error::PkiError;
 pub use leaf::{Leaf, LeafKey, Request, Usage, Wish};

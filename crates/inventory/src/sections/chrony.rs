@@ -59,7 +59,7 @@ impl TimeSource {
 }
 
 /// Letters, digits and these, with a letter or a digit first.
-fn is_word_of(text: &str, others: &str) -> bool {
+pub(super) fn is_word_of(text: &str, others: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || others.contains(letter))
 }
