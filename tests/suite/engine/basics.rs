@@ -511,7 +511,7 @@ fn bad_targets_and_secrets_are_found_before_anything_runs() {
     let errors = bench.load(play, Selection::default()).err().unwrap();
     insta::assert_snapshot!(errors.join("\n"), @r"
     play.yaml:4:39: `h11` is not a host of the inventory (did you mean `h1`?)
-    play.yaml:5:30: this runs on the hypervisor of each host, and h1 has none (give the member a `hypervisor` in the inventory, or leave the host out of `hosts:`)
+    play.yaml:5:30: this runs on the hypervisor of each host, and h1 has none (give the host a `hypervisor` in the inventory, or leave the host out of `hosts:`)
     play.yaml:6:48: `TOKEN` would put a secret into the environment (pass it on `stdin` of the command, or write it to a file with mode 0600 by `copy` or `template`)
     ");
 }

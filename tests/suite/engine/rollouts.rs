@@ -90,3 +90,16 @@ fn so_many_at_once_as_may_be_missing() {
     );
     assert_eq!(report.result, RunResult::Success, "{:#?}", report.sorted());
 }
+
+#[test]
+fn a_strategy_of_the_user_says_who_is_next() {
+    let bench = Bench::new(3);
+    bench.write(
+        "roles/rollout_mine/tasks/next.yaml",
+        "- turn_order: { order: \"{{ ['h2'] + (ansible_play_hosts | difference(['h2']) | reverse | list) }}\" }\n  run_once: true\n  register: rollout_next\n",
+    );
+    let play = TWO_TASKS.replace("serial }", "mine }");
+    assert_eq!(bench.run(&play).result, RunResult::Success);
+    let turn = |host: &str| format!("in {host}\nout {host}\nhandled {host}\n");
+    assert_eq!(bench.read("log"), turn("h2") + &turn("h3") + &turn("h1"));
+}

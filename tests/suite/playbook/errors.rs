@@ -378,3 +378,21 @@ fn a_strategy_that_does_not_say_who_is_next_is_found_when_it_is_loaded() {
     let found = next("- etcd_order:\n  register: rollout_next\n");
     assert!(!found.contains("does not register"), "{found}");
 }
+
+#[test]
+fn a_strategy_may_be_a_role_of_the_user() {
+    let play = |name: &str| format!("- hosts: all\n  rollout: {{ strategy: {name} }}\n  tasks: [{{ ping: }}]\n");
+    let role = ("roles/rollout_mine/tasks/before.yaml", "- ping:\n");
+    assert_eq!(problems(&[("site.yaml", &play("mine")), role]), "");
+    let found = problems(&[("site.yaml", &play("seriel")), role]);
+    assert!(found.contains("there is no strategy `seriel`") && found.contains("did you mean `serial`?"), "{found}");
+    let found = problems(&[("site.yaml", &play("other")), role]);
+    assert!(
+        found.contains("there are etcd, mine, patroni, serial; one of your own is a role `rollout_other`"),
+        "{found}"
+    );
+    let found = problems(&[("site.yaml", &play("../../x"))]);
+    assert!(found.contains("there is no strategy `../../x`"), "{found}");
+    let found = problems(&[("site.yaml", &play("patroni, upgrade: true"))]);
+    assert!(found.contains("`strategy: patroni` does not support versions"), "{found}");
+}

@@ -24,7 +24,7 @@ use crate::{
         TaskInfo,
     },
     inventory::{HostId, HostKind, Inventory},
-    playbook::{Block, Item, On, OncePer, Play, Playbook, Strategy, Task, TurnsOf},
+    playbook::{Block, Item, On, OncePer, Play, Playbook, Task, TurnsOf},
     source::{Diagnostic, Diagnostics, Vars, did_you_mean},
 };
 
@@ -192,7 +192,7 @@ impl Builder {
             batches,
             serial: play.serial.clone(),
             // Turns without gates keep no quorum.
-            rolls: play.rollout.as_ref().is_some_and(|rollout| rollout.settings.strategy == Strategy::Etcd),
+            rolls: play.rollout.as_ref().is_some_and(|rollout| rollout.settings.strategy.is_etcd()),
             any_errors_fatal: play.any_errors_fatal,
             max_fail_percentage: play.max_fail_percentage,
             vars: play.vars.clone(),
@@ -560,10 +560,7 @@ fn sharing_groups(batch: &Batch<'_>, task: &Task) -> Option<Vec<Vec<usize>>> {
         let host = batch.inventory.host_by_id(batch.lanes[lane].host);
         let key = match once_per {
             OncePer::Hypervisor => hypervisor_of(host).map(str::to_owned),
-            OncePer::Cluster => match &host.kind {
-                HostKind::Member { cluster, .. } => Some(cluster.to_string()),
-                _ => None,
-            },
+            OncePer::Cluster => host.cluster().map(ToString::to_string),
             OncePer::Zone => host.zone.clone(),
         };
         // A host that belongs to none stands for itself.
@@ -574,9 +571,8 @@ fn sharing_groups(batch: &Batch<'_>, task: &Task) -> Option<Vec<Vec<usize>>> {
 
 fn hypervisor_of(host: &crate::inventory::Host) -> Option<&str> {
     match &host.kind {
-        HostKind::Member { hypervisor, .. } => hypervisor.as_ref().map(|name| name.as_str()),
         HostKind::Hypervisor => Some(host.name.as_str()),
-        HostKind::Plain => None,
+        HostKind::Plain | HostKind::Member { .. } => host.hypervisor.as_ref().map(|name| name.as_str()),
     }
 }
 

@@ -57,11 +57,15 @@ pub fn compile(
     let mut names = names::Checker::new(inventory, options, &playbook.library);
     for play in &playbook.plays {
         let Some(mut hosts) = select(inventory, &play.hosts, diagnostics) else { continue };
+        // An inventory need not have guests.
+        let is_without = hosts.is_empty() && ["guests", "guests:!members"].contains(&play.hosts.value.as_str());
         if let Some(limit) = &limit {
             hosts.retain(|host| limit.contains(host));
         }
         if hosts.is_empty() {
-            diagnostics.push(Diagnostic::warning(play.hosts.span, "no hosts are left for this play"));
+            if !is_without {
+                diagnostics.push(Diagnostic::warning(play.hosts.span, "no hosts are left for this play"));
+            }
             continue;
         }
         order(inventory, &mut hosts, play.order);

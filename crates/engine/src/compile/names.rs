@@ -198,14 +198,15 @@ impl<'c> Checker<'c> {
             return self.hostvars(task, found, diagnostics);
         }
         if let Some(node) = written(self.options, scene.play, task, name) {
-            return self.follow(scene, task, node, seen, diagnostics);
+            return self.follow(scene, task, node, found.after_conditions, seen, diagnostics);
         }
         if self.check_late(scene, found, diagnostics) {
             return;
         }
         match scene.counts.get(name).copied().unwrap_or(0) {
-            n if n == scene.hosts.len() => self.follow_inventory(scene, task, name, seen, diagnostics),
-            _ if found.name.optional => self.follow_inventory(scene, task, name, seen, diagnostics),
+            n if n == scene.hosts.len() || found.name.optional => {
+                self.follow_inventory(scene, task, found, seen, diagnostics);
+            }
             _ if name == "facts" => self.check_fact(scene, found, diagnostics),
             _ => diagnostics_extend(diagnostics, self.undefined(scene, task, found)),
         }
@@ -229,12 +230,13 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// Names inside the value of a variable must be known too.
+    /// Names inside the value of a variable must be known too, unless the conditions before its use keep a host away from it.
     fn follow(
         &mut self,
         scene: &mut Scene<'c>,
         task: &Task,
         node: &Node,
+        after_conditions: usize,
         seen: &mut HashSet<*const Node>,
         diagnostics: &mut Diagnostics,
     ) {
@@ -242,7 +244,7 @@ impl<'c> Checker<'c> {
             return;
         }
         for found in self.uses.of_node(node) {
-            self.check(scene, task, &found, seen, diagnostics);
+            self.check(scene, task, &Found { after_conditions, ..found }, seen, diagnostics);
         }
     }
 
@@ -250,12 +252,12 @@ impl<'c> Checker<'c> {
         &mut self,
         scene: &mut Scene<'c>,
         task: &Task,
-        name: &str,
+        found: &Found,
         seen: &mut HashSet<*const Node>,
         diagnostics: &mut Diagnostics,
     ) {
-        for node in self.inventory_values(scene, name) {
-            self.follow(scene, task, node, seen, diagnostics);
+        for node in self.inventory_values(scene, found.name.root()) {
+            self.follow(scene, task, node, found.after_conditions, seen, diagnostics);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     graph::{EdgeKind, NodeIndex, NodeKind, Reason, RolloutGroup, RolloutStep, Turn, Undo},
     inventory::{Cluster, HostId, HostKind, Inventory},
     model::Version,
-    playbook::{Item, OnTurnFailure, Play, Rollout, Strategy, Task, TurnsOf, in_step},
+    playbook::{Item, OnTurnFailure, Play, Rollout, Task, TurnsOf, in_step},
     source::{Diagnostic, Diagnostics, Node, Vars},
 };
 
@@ -41,15 +41,12 @@ pub(super) fn groups(inventory: &Inventory, hosts: &[HostId]) -> Vec<Vec<HostId>
 }
 
 fn cluster_of(inventory: &Inventory, host: HostId) -> Option<&Cluster> {
-    match &inventory.host_by_id(host).kind {
-        HostKind::Member { cluster, .. } => inventory.cluster(cluster.as_str()),
-        _ => None,
-    }
+    inventory.cluster(inventory.host_by_id(host).cluster()?.as_str())
 }
 
 /// Whether only hypervisors take turns: then those of all clusters on them are taken.
 pub(super) fn turns_of(inventory: &Inventory, play: &Play, hosts: &[HostId]) -> TurnsOf {
-    let knows_them = play.rollout.as_ref().is_some_and(|rollout| rollout.settings.strategy == Strategy::Etcd);
+    let knows_them = play.rollout.as_ref().is_some_and(|rollout| rollout.settings.strategy.is_etcd());
     let is_hypervisor = |host: &HostId| inventory.host_by_id(*host).kind == HostKind::Hypervisor;
     if knows_them && hosts.iter().all(is_hypervisor) { TurnsOf::Hypervisors } else { TurnsOf::Hosts }
 }
@@ -69,7 +66,7 @@ pub(super) fn check(
             let help = "name clusters or members under `hosts`";
             diagnostics.push(Diagnostic::error(rollout.span, message).help(help));
         }
-    } else if rollout.settings.strategy == Strategy::Etcd {
+    } else if rollout.settings.strategy.is_etcd() {
         let strangers: Vec<_> = hosts.iter().filter(|host| cluster_of(inventory, **host).is_none()).collect();
         if let Some(first) = strangers.first() {
             let name = &inventory.host_by_id(**first).name;
@@ -214,7 +211,7 @@ impl Builder {
         if batch.turns == TurnsOf::Hypervisors && !settings.allow_outage {
             return 1;
         }
-        match cluster.filter(|_| settings.strategy == Strategy::Etcd && !settings.allow_outage) {
+        match cluster.filter(|_| settings.strategy.is_etcd() && !settings.allow_outage) {
             Some(cluster) => settings.max_unavailable.min((cluster.members.len().saturating_sub(1) / 2).max(1)),
             None => settings.max_unavailable,
         }

@@ -42,16 +42,15 @@ fn hypervisor(inventory: &Inventory, task: &Task, hosts: &[HostId], diagnostics:
         return;
     }
     let Some(span) = on.or(once.filter(|_| task.on.is_none() && task.delegate_to.is_none())) else { return };
-    let lacks = |host: &&HostId| match &inventory.host_by_id(**host).kind {
-        HostKind::Member { hypervisor, .. } => hypervisor.is_none(),
-        HostKind::Hypervisor => false,
-        HostKind::Plain => true,
+    let lacks = |host: &&HostId| {
+        let host = inventory.host_by_id(**host);
+        host.kind != HostKind::Hypervisor && host.hypervisor.is_none()
     };
     if let Some(host) = hosts.iter().find(lacks) {
         let name = &inventory.host_by_id(*host).name;
         diagnostics.push(
             Diagnostic::error(span, format!("this runs on the hypervisor of each host, and {name} has none"))
-                .help("give the member a `hypervisor` in the inventory, or leave the host out of `hosts:`"),
+                .help("give the host a `hypervisor` in the inventory, or leave the host out of `hosts:`"),
         );
     }
 }

@@ -212,27 +212,39 @@ impl Loader<'_> {
 
     /// Beside the playbook, beside the role that asks, in `./roles`, in the configured folders, in the binary.
     fn find_role(&mut self, name: &Spanned<Arc<str>>, context: &Context) -> Option<Place> {
-        let folders = self.role_folders(context);
         let text = &*name.value;
-        let candidates: Vec<Place> = if text.contains('/') {
-            vec![context.playbook_folder.join(text), Place::disk(self.options.start.join(text))]
-        } else {
-            folders.iter().map(|folder| folder.join(text)).collect()
-        };
-        let plain = !text.is_empty() && !matches!(text, "." | "..");
-        if let Some(found) = candidates.into_iter().find(|place| plain && place.is_dir()) {
+        if let Some(found) = self.role_place(text, context) {
             self.warn_of_hidden_role(name, &found);
             return Some(found);
         }
+        let folders = self.role_folders(context);
         let looked = folders.iter().map(Place::to_string).collect::<Vec<_>>().join(", ");
-        let known: Vec<String> = folders
-            .iter()
-            .flat_map(|folder| folder.entries().into_iter().filter(|name| folder.join(name).is_dir()))
-            .collect();
+        let known = self.known_roles(context);
         let near = did_you_mean(text, known.iter().map(String::as_str));
         let help = near.map_or_else(String::new, |near| near + " ") + &format!("looked in {looked}");
         self.diagnostics.push(Diagnostic::error(name.span, format!("no role `{text}`")).help(help));
         None
+    }
+
+    fn role_place(&self, text: &str, context: &Context) -> Option<Place> {
+        let candidates: Vec<Place> = if text.contains('/') {
+            vec![context.playbook_folder.join(text), Place::disk(self.options.start.join(text))]
+        } else {
+            self.role_folders(context).iter().map(|folder| folder.join(text)).collect()
+        };
+        let plain = !text.is_empty() && !matches!(text, "." | "..");
+        candidates.into_iter().find(|place| plain && place.is_dir())
+    }
+
+    pub(super) fn has_role(&self, name: &str, context: &Context) -> bool {
+        self.role_place(name, context).is_some()
+    }
+
+    /// The names of all roles that could be meant.
+    pub(super) fn known_roles(&self, context: &Context) -> Vec<String> {
+        let folders = self.role_folders(context);
+        let names = |folder: &Place| folder.entries().into_iter().filter(|name| folder.join(name).is_dir()).collect();
+        folders.iter().flat_map(|folder| -> Vec<String> { names(folder) }).collect()
     }
 
     /// A role of the user may take the place of one of the binary, but not without a word. A copy of it hides nothing.

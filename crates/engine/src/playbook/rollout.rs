@@ -30,15 +30,17 @@ use super::{
     types::{Item, Task, collect_tasks},
 };
 use crate::{
+    inventory::is_name,
     model::{Seconds, Span, Spanned, Value},
-    source::{Diagnostic, Key, Kind, Map, Node, Vars, from_node},
+    source::{Diagnostic, Key, Kind, Map, Node, Vars, did_you_mean, from_node},
 };
 
 /// The key `rollout` of a play.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RolloutSettings {
-    /// The order of hosts: `etcd` decides by the state of the cluster, with gates; `serial` uses the order of the inventory.
+    /// The order of hosts, and the gates: `etcd` decides by the state of the cluster; `patroni` by that of PostgreSQL, the primary last;
+    /// `serial` uses the order of the inventory, without gates; another name is that of a role `rollout_NAME` of your own.
     pub strategy: Strategy,
     /// Upgrade to the version of the inventory, one minor version at a time.
     #[serde(default)]
@@ -82,19 +84,19 @@ pub struct RolloutSettings {
     pub allow_outage: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    Etcd,
-    Serial,
-}
+/// The name of a strategy: `rollout_NAME` is its role.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Strategy(String);
 
 impl Strategy {
-    fn role(self) -> &'static str {
-        match self {
-            Self::Etcd => "rollout_etcd",
-            Self::Serial => "rollout_serial",
-        }
+    /// The one that knows members, their versions, and hypervisors.
+    pub fn is_etcd(&self) -> bool {
+        self.0 == "etcd"
+    }
+
+    fn role(&self) -> String {
+        format!("rollout_{}", self.0)
     }
 }
 
@@ -256,10 +258,12 @@ impl Loader<'_> {
             }
         };
         self.check_rollout(&settings, span, map);
+        let place = map.get("rollout").and_then(Node::as_map).and_then(|map| map.get("strategy"));
+        self.find_strategy(&settings.strategy, place.map_or(span, |node| node.span), context)?;
         // What keeps a cluster from harm is not a matter of tags.
         let context = Context { tags: vec!["always".into()], when: Vec::new(), notify: Vec::new(), ..context.clone() };
-        let usual = self.rollout_parts(settings.strategy, "", span, &context);
-        let of_hypervisors = self.rollout_parts(settings.strategy, "hypervisor_", span, &context);
+        let usual = self.rollout_parts(&settings.strategy, "", span, &context);
+        let of_hypervisors = self.rollout_parts(&settings.strategy, "hypervisor_", span, &context);
         self.check_strategy(&settings, &usual, span);
         Some(Rollout { usual, of_hypervisors, span, settings })
     }
@@ -279,8 +283,13 @@ impl Loader<'_> {
         if settings.upgrade && settings.downgrade {
             wrong("a rollout goes up or down, not both", "keep `upgrade` or `downgrade`");
         }
-        if settings.strategy == Strategy::Serial && (settings.upgrade || settings.downgrade) {
-            wrong("`strategy: serial` does not support versions", "write `strategy: etcd`");
+        if !settings.strategy.is_etcd() && (settings.upgrade || settings.downgrade) {
+            let message = format!("`strategy: {}` does not support versions", settings.strategy.0);
+            wrong(&message, "write `strategy: etcd`");
+        }
+        // The gates of two members could pass at once, and one of them hand the cluster to the other.
+        if settings.strategy.0 == "patroni" && settings.max_unavailable > 1 {
+            wrong("`strategy: patroni` gives one host a turn at a time", "remove `max_unavailable`");
         }
         if settings.max_unavailable == 0 || settings.max_clusters == 0 {
             wrong("it must be at least 1", "write 1 or more");
@@ -291,6 +300,23 @@ impl Loader<'_> {
                 "keep `rollout`; `max_unavailable` is the size",
             );
         }
+    }
+
+    fn find_strategy(&mut self, strategy: &Strategy, span: Span, context: &Context) -> Option<()> {
+        let role = strategy.role();
+        if is_name(&strategy.0) && self.has_role(&role, context) {
+            return Some(());
+        }
+        let known = self.known_roles(context);
+        let mut known: Vec<&str> = known.iter().filter_map(|role| role.strip_prefix("rollout_")).collect();
+        known.sort_unstable();
+        known.dedup();
+        let near = did_you_mean(&strategy.0, known.iter().copied());
+        let help =
+            near.unwrap_or_else(|| format!("there are {}; one of your own is a role `{role}`", known.join(", ")));
+        let message = format!("there is no strategy `{}`", strategy.0);
+        self.diagnostics.push(Diagnostic::error(span, message).help(help));
+        None
     }
 
     /// The scheduler would not find what it reads, and would continue as if the role had said nothing.
@@ -317,7 +343,7 @@ impl Loader<'_> {
     }
 
     /// The files of tasks whose names begin like this.
-    fn rollout_parts(&mut self, strategy: Strategy, prefix: &str, span: Span, context: &Context) -> Parts {
+    fn rollout_parts(&mut self, strategy: &Strategy, prefix: &str, span: Span, context: &Context) -> Parts {
         let mut part = |name: &str| self.rollout_part(strategy, &format!("{prefix}{name}"), span, context);
         Parts {
             begin: part("begin"),
@@ -332,9 +358,9 @@ impl Loader<'_> {
         }
     }
 
-    fn rollout_part(&mut self, strategy: Strategy, part: &str, span: Span, context: &Context) -> Vec<Item> {
+    fn rollout_part(&mut self, strategy: &Strategy, part: &str, span: Span, context: &Context) -> Vec<Item> {
         let spanned = |text: &str| Spanned::new(Arc::from(text), span);
-        let role = RoleUse { name: spanned(strategy.role()), tasks_from: Some(spanned(part)), ..RoleUse::new(span) };
+        let role = RoleUse { name: spanned(&strategy.role()), tasks_from: Some(spanned(part)), ..RoleUse::new(span) };
         match self.role_has(&role, context) {
             true => self.role_items(&role, context),
             false => Vec::new(),

@@ -6,6 +6,7 @@ pub(super) mod fail;
 pub(super) mod inventory_edit;
 pub(super) mod pause;
 pub(super) mod set_fact;
+pub(super) mod turn_order;
 
 // For the files of this folder.
 use crate::{

@@ -21,12 +21,12 @@ const ETCD: &str = "    etcd: { version: VERSION, gateway: true }
       users: { patroni: { roles: [patroni], password: the-password-in-etcd } }
 ";
 
-const PASSWORD: &str = "the-superuser-password";
+pub(super) const PASSWORD: &str = "the-superuser-password";
 
 /// Where the client is, and the balancer.
-const CLIENT: usize = 3;
+pub(super) const CLIENT: usize = 3;
 
-fn group(names: &[String]) -> String {
+fn group(names: &[String], more: &str) -> String {
     format!(
         "  balancers: {{}}
   pg:
@@ -41,7 +41,7 @@ fn group(names: &[String]) -> String {
       patroni_loop_wait: 2
       patroni_retry_timeout: 5
       patroni_parameters: {{ max_connections: 50, shared_buffers: 16MB }}
-",
+{more}",
         names.iter().map(|name| format!("{name}: {{}}")).collect::<Vec<_>>().join(", "),
         patroni_wheels().unwrap().display()
     )
@@ -49,15 +49,21 @@ fn group(names: &[String]) -> String {
 
 /// A cluster that was deployed by this test or an earlier one.
 fn deployed() -> Site {
+    deployed_with("", |_| String::new())
+}
+
+/// The same, with more variables, which a function returns after it has prepared the client's host. `recipe` says what it does.
+pub(super) fn deployed_with(recipe: &str, prepare_client: impl Fn(&Place) -> String) -> Site {
     let server = etcd("3.5").unwrap();
-    let recipe = format!("PostgreSQL on {}", server.path.display());
+    let recipe = format!("PostgreSQL on {} {recipe}", server.path.display());
     let prepare = |place: &Place| {
+        let more = prepare_client(place);
         describe(place, 3, "3.5", ETCD);
         let names: Vec<_> = place.hosts[..3].iter().map(|host| host.name().to_owned()).collect();
         let text = place.folder.read("inventory.yaml");
         let client = &place.hosts[CLIENT];
         let hosts = format!("hosts:\n  {}: {{ address: {}, groups: [balancers] }}\n", client.name(), client.address());
-        place.folder.write("inventory.yaml", &(text + &hosts + "groups:\n" + &group(&names)));
+        place.folder.write("inventory.yaml", &(text + &hosts + "groups:\n" + &group(&names, &more)));
         place.folder.run(&["playbook", "postgres.yaml", "-i", "inventory.yaml"]).ends(0);
         place.hosts[..3].iter().for_each(|host| drop(host.run(&["sh", "-c", BOOT_AT_ONCE]).unwrap()));
     };
@@ -80,13 +86,13 @@ fn serves(member: &Value) -> bool {
     member["State"] == "running" || member["State"] == "streaming"
 }
 
-fn primary(site: &Site) -> Option<String> {
+pub(super) fn primary(site: &Site) -> Option<String> {
     let members = members(site);
     let leader = members.iter().find(|member| member["Role"] == "Leader" && serves(member))?;
     Some(leader["Member"].as_str()?.to_owned())
 }
 
-fn all_serve(site: &Site) -> bool {
+pub(super) fn all_serve(site: &Site) -> bool {
     primary(site).is_some() && members(site).iter().filter(|member| serves(member)).count() == 3
 }
 
@@ -120,6 +126,19 @@ const BALANCER: &str = "
   become: true
   roles:
     - role: postgres_balancer
+";
+
+/// A play of a user, whose task stops PostgreSQL.
+const TURNS: &str = "
+- name: Restart everything
+  hosts: pg
+  become: true
+  rollout: { strategy: patroni }
+  tasks:
+    - name: Restart Patroni and PostgreSQL
+      shell: |
+        runuser -u postgres -- psql -XAtc 'select pg_is_in_recovery()' >>/root/turns
+        systemctl restart patroni
 ";
 
 /// A client that commits a row after the other, and writes down which were acknowledged, and when.
@@ -168,10 +187,15 @@ fn members_restart_one_after_the_other_and_no_commit_is_lost() {
     let waits = again(&site, "postgres.yaml").ends(0);
     assert_eq!(waits.stdout.matches(" waits for a restart: ").count(), 3, "{}", waits.stdout);
     again(&site, "postgres-restart.yaml").ends(0);
+    assert_eq!(timeline(&site), before + 1, "one planned switchover");
+    play(&site, "turns.yaml", TURNS).ends(0);
 
     let pause = stop_client(&site);
     assert!(pause < Duration::from_secs(30), "{pause:?}");
-    assert_eq!(timeline(&site), before + 1, "one planned switchover");
+    assert_eq!(timeline(&site), before + 2, "one planned switchover more");
+    for host in 0..3 {
+        assert_eq!(shell(&site, host, "cat /root/turns"), "t\n", "each had a turn, and none as the primary");
+    }
     for host in 0..3 {
         let show = "runuser -u postgres -- psql -XAtc 'show max_connections'";
         assert_eq!(shell(&site, host, show), "60\n");

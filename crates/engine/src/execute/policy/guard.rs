@@ -13,7 +13,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::execute::{node::NodeError, once::Halt, registered::lock, surroundings::Target};
 use crate::{
-    inventory::{Host, HostId, HostKind, Inventory},
+    inventory::{Host, HostId, Inventory},
     is_off,
     model::{Disruption, Effects, Ending, Outcome, Resource, Value},
     policy,
@@ -269,10 +269,7 @@ async fn running(session: &Session, watch: &MemberWatch) -> Result<Vec<String>, 
 }
 
 fn cluster_of(host: &Host) -> Option<&str> {
-    match &host.kind {
-        HostKind::Member { cluster, .. } => Some(cluster.as_str()),
-        _ => None,
-    }
+    host.cluster().map(|cluster| cluster.as_str())
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Wanted {
             HostKind::Hypervisor => {
                 self.add(target, "hypervisor", host.name.as_str(), task.effects.disrupts < Disruption::Yes);
             }
-            HostKind::Member { cluster, .. } => drop(self.clusters.insert(cluster.to_string())),
+            HostKind::Member { cluster } => drop(self.clusters.insert(cluster.to_string())),
         }
     }
 

@@ -7,11 +7,11 @@ use std::{
 
 use crate::execute::{scheduler::Scheduler, settle::Fate};
 use crate::{
-    graph::{Node, NodeIndex, NodeKind, PlayIndex},
+    graph::{Node, NodeIndex, NodeKind, PlayIndex, Turn},
     inventory::HostId,
     is_off,
     model::{Status, Value},
-    playbook::StrategyAnswer,
+    playbook::{On, StrategyAnswer, Task},
     policy, repair,
     rollout::Passage,
 };
@@ -163,15 +163,18 @@ impl Scheduler {
     fn gates_of_open_turns(&self) -> HashSet<NodeIndex> {
         let graph = &self.context.graph;
         let is_work = |index: &usize| !graph.node(NodeIndex::new(*index)).kind.is_virtual();
-        let is_over = |after: &std::ops::Range<usize>| {
-            let last = after.clone().rfind(is_work);
+        // A strategy need not have anything behind a turn.
+        let is_over = |turn: &Turn| {
+            let last = turn.after.clone().rfind(is_work).or_else(|| turn.nodes.clone().rfind(is_work));
             last.is_some_and(|last| self.context.recorder.past(last).is_some_and(|past| past.done.is_some()))
         };
-        let open = graph.steps.iter().flat_map(|step| &step.turns).filter(|turn| !is_over(&turn.after));
+        let open = graph.steps.iter().flat_map(|step| &step.turns).filter(|turn| !is_over(turn));
         let gates = open.flat_map(|turn| turn.before.clone().filter(is_work)).map(NodeIndex::new);
-        let is_repeated = |gate: &NodeIndex| {
-            graph.task_of(*gate).is_some_and(|task| task.effects.read_only || task.effects.perishable)
-        };
+        // A command that changes nothing has looked at something. What runs here is a hook.
+        let is_here = |task: &Task| task.on.as_ref().is_some_and(|on| on.value == On::Operator);
+        let has_looked = |task: &Task| task.effects.opaque && task.says_unchanged() && !is_here(task);
+        let is_look = |task: &Task| task.effects.read_only || task.effects.perishable || has_looked(task);
+        let is_repeated = |gate: &NodeIndex| graph.task_of(*gate).is_some_and(|task| is_look(task));
         gates.filter(is_repeated).collect()
     }
 }
