@@ -13,7 +13,7 @@
 
 pub use etcdrun_base::{digest, model, secret, shell, source, state_folder, template};
 pub use etcdrun_engine::{compile, execute, graph, playbook, state, task};
-pub use etcdrun_etcd::{backup, etcd, http, membership, pki};
+pub use etcdrun_etcd::{backup, etcd, http, membership, pki, releases};
 pub use etcdrun_inventory as inventory;
 pub use etcdrun_modules as modules;
 pub use etcdrun_ssh::{remote, ssh};

@@ -105,6 +105,23 @@ fn every_alert_has_a_test_and_is_documented_with_its_metrics() {
     assert_eq!(written.collect::<BTreeSet<_>>(), told.collect::<BTreeSet<_>>());
 }
 
+#[test]
+fn every_alert_about_postgresql_has_a_test_and_is_documented_with_its_metrics() {
+    let rules = include_str!("../../roles/prometheus/files/postgres-alerts.yml");
+    let tests = include_str!("../monitoring/postgres-alerts.test.yml");
+    let page = include_str!("../../docs/postgres.md");
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 3, "{}", alerts.len());
+    for alert in alerts {
+        assert!(tests.contains(&format!("  - name: {alert}\n")), "{alert} has no test");
+        assert!(page.contains(&format!("`{alert}`")), "{alert} is not in docs/postgres.md");
+    }
+    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    for metric in words.filter(|word| word.starts_with("postgres_backup_")) {
+        assert!(page.contains(&format!("`{metric}`")), "{metric} is not in docs/postgres.md");
+    }
+}
+
 /// Which test notices that it is off, `.ci/mutants` reads there.
 #[test]
 fn every_switch_is_in_the_table_of_mutants() {

@@ -22,7 +22,7 @@ impl Collector<'_> {
         let is_list = matches!(node.kind, Kind::Seq(_));
         let has_members =
             is_list || node.as_map().is_some_and(|map| map.get("hosts").or(map.get("children")).is_some());
-        if canonical(&key.name) == "members" && self.refuses_members(key, has_members) {
+        if ["members", "guests"].contains(&canonical(&key.name)) && self.refuses_members(key, has_members) {
             return;
         }
         self.declare_group(key);

@@ -30,13 +30,9 @@ pub(super) fn fill(inventory: &mut Inventory) {
         .hosts
         .iter()
         .map(|host| {
-            let (cluster, hypervisor) = match &host.kind {
-                HostKind::Plain => (None, None),
-                HostKind::Hypervisor => (None, hypervisors.get(&host.name)),
-                HostKind::Member { cluster, hypervisor } => {
-                    (clusters.get(cluster.as_str()), hypervisor.as_ref().and_then(|name| hypervisors.get(name)))
-                }
-            };
+            let cluster = host.cluster().and_then(|name| clusters.get(name.as_str()));
+            let of = if host.kind == HostKind::Hypervisor { Some(&host.name) } else { host.hypervisor.as_ref() };
+            let hypervisor = of.and_then(|name| hypervisors.get(name));
             let shared = [Some(&groups), Some(&releases), cluster, hypervisor].into_iter().flatten().cloned();
             shared.chain([Arc::new(own(inventory, host))]).collect()
         })
@@ -56,9 +52,12 @@ fn own(inventory: &Inventory, host: &Host) -> Vars {
         ("host".into(), describe_host(host)),
     ]
     .into();
-    if let HostKind::Member { cluster, .. } = &host.kind {
+    if let Some(cluster) = host.cluster() {
         let cluster = inventory.cluster(cluster.as_str());
-        vars.insert("member".into(), describe_member(inventory, host, cluster));
+        vars.insert("member".into(), describe_member(host, cluster));
+    }
+    if let Some(pin) = &host.endpoint.pin {
+        vars.insert("guest".into(), describe_guest(inventory, host, pin));
     }
     vars
 }
@@ -76,14 +75,17 @@ fn groups(inventory: &Inventory, span: Span) -> Node {
 fn hypervisors(inventory: &Inventory) -> HashMap<HostName, Layer> {
     let mut guests: HashMap<&HostName, Vec<&Host>> = HashMap::new();
     for host in &inventory.hosts {
-        if let HostKind::Member { hypervisor: Some(hypervisor), .. } = &host.kind {
+        if let Some(hypervisor) = &host.hypervisor {
             guests.entry(hypervisor).or_default().push(host);
         }
     }
     let layer = |host: &Host| {
         let mut node = describe_host(host);
-        let members = guests.remove(&host.name).unwrap_or_default();
+        let here = guests.remove(&host.name).unwrap_or_default();
+        let members: Vec<&Host> = here.iter().copied().filter(|host| host.cluster().is_some()).collect();
+        let guests: Vec<&Host> = here.into_iter().filter(|host| host.is_guest()).collect();
         push(&mut node, "members", names(host.span, &members));
+        push(&mut node, "guests", names(host.span, &guests));
         push(&mut node, "clusters", clusters_here(inventory, host.span, &members));
         for name in ["pools", "networks", "images"] {
             let section = host.sections.get(name).filter(|section| !section.is_null());
@@ -102,7 +104,7 @@ fn names(span: Span, hosts: &[&Host]) -> Node {
 fn clusters_here(inventory: &Inventory, span: Span, members: &[&Host]) -> Node {
     let mut here: indexmap::IndexMap<&str, Vec<&Host>> = indexmap::IndexMap::new();
     for member in members {
-        if let HostKind::Member { cluster, .. } = &member.kind {
+        if let Some(cluster) = member.cluster() {
             here.entry(cluster.as_str()).or_default().push(member);
         }
     }
@@ -116,8 +118,7 @@ fn clusters_here(inventory: &Inventory, span: Span, members: &[&Host]) -> Node {
 
 fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Node {
     let span = cluster.span.unwrap_or(span);
-    let members =
-        cluster.members.iter().map(|id| describe_member(inventory, inventory.host_by_id(*id), None)).collect();
+    let members = cluster.members.iter().map(|id| describe_member(inventory.host_by_id(*id), None)).collect();
     let mut node = mapping(
         span,
         [("name", Node::string(span, cluster.name.as_str())), ("members", Node::new(span, Kind::Seq(members)))],
@@ -131,41 +132,61 @@ fn describe_cluster(inventory: &Inventory, cluster: &Cluster, span: Span) -> Nod
 }
 
 /// A member; with its cluster given, also its sections on top of the cluster's.
-fn describe_member(inventory: &Inventory, host: &Host, cluster: Option<&Cluster>) -> Node {
+fn describe_member(host: &Host, cluster: Option<&Cluster>) -> Node {
     let mut node = describe_host(host);
-    let hypervisor = match &host.kind {
-        HostKind::Member { hypervisor: Some(name), .. } => Node::string(host.span, name.as_str()),
-        _ => Node::new(host.span, Kind::Null),
-    };
-    push(&mut node, "hypervisor", hypervisor);
+    push(&mut node, "hypervisor", hypervisor_name(host));
     push(&mut node, "ip", ip_of(host));
     let Some(cluster) = cluster else { return node };
     push(&mut node, "cluster", Node::string(host.span, cluster.name.as_str()));
-    push(&mut node, "is_spread", Node::new(host.span, Kind::Bool(is_spread(inventory, cluster))));
     push(&mut node, "tls", host.sections.get("tls").cloned().unwrap_or_else(|| mapping(host.span, [])));
     for name in ["interfaces", "guest", "etcd"] {
-        let merged = match (cluster.sections.get(name), host.sections.get(name)) {
-            (Some(general), Some(specific)) => overlay(general, specific),
-            (Some(only), None) | (None, Some(only)) => only.clone(),
-            (None, None) if name == "etcd" => mapping(host.span, []),
-            (None, None) => continue,
+        let merged = match merged(Some(cluster), host, name) {
+            Some(merged) => merged,
+            None if name == "etcd" => mapping(host.span, []),
+            None => continue,
         };
         push(&mut node, name, if name == "interfaces" { with_macs(host, merged) } else { merged });
-    }
-    if let Some(pin) = &host.endpoint.pin {
-        let user = host.endpoint.user.as_deref().unwrap_or(DEFAULT_ADMIN);
-        push(&mut node, "user", Node::string(host.span, user));
-        push(&mut node, "pin", Node::string(host.span, pin.as_str()));
     }
     node
 }
 
+/// A guest that etcdrun creates: its section, and what else is needed to create it.
+fn describe_guest(inventory: &Inventory, host: &Host, pin: &str) -> Node {
+    let cluster = host.cluster().and_then(|name| inventory.cluster(name.as_str()));
+    let text = |text: &str| Node::string(host.span, text);
+    let own = [
+        ("name", name_of(host)),
+        ("hypervisor", hypervisor_name(host)),
+        ("cluster", text(cluster.map_or("", |cluster| cluster.name.as_str()))),
+        ("is_spread", Node::new(host.span, Kind::Bool(cluster.is_some_and(|it| is_spread(inventory, it))))),
+        ("user", text(host.endpoint.user.as_deref().unwrap_or(DEFAULT_ADMIN))),
+        ("pin", text(pin)),
+    ];
+    let mut node = merged(cluster, host, "guest").unwrap_or_else(|| mapping(host.span, []));
+    own.into_iter().for_each(|(name, value)| push(&mut node, name, value));
+    let interfaces = merged(cluster, host, "interfaces");
+    let interfaces = interfaces.unwrap_or_else(|| Node::new(host.span, Kind::Seq(Vec::new())));
+    push(&mut node, "interfaces", with_macs(host, interfaces));
+    node
+}
+
+/// A section of a host over that of its cluster.
+fn merged(cluster: Option<&Cluster>, host: &Host, name: &str) -> Option<Node> {
+    match (cluster.and_then(|cluster| cluster.sections.get(name)), host.sections.get(name)) {
+        (Some(general), Some(specific)) => Some(overlay(general, specific)),
+        (Some(only), None) | (None, Some(only)) => Some(only.clone()),
+        (None, None) => None,
+    }
+}
+
+fn hypervisor_name(host: &Host) -> Node {
+    let name = host.hypervisor.as_ref().map_or(Kind::Null, |name| Kind::String(name.as_str().into()));
+    Node::new(host.span, name)
+}
+
 /// Whether the guests of a cluster are on several hypervisors.
 fn is_spread(inventory: &Inventory, cluster: &Cluster) -> bool {
-    let mut places = cluster.members.iter().filter_map(|id| match &inventory.host_by_id(*id).kind {
-        HostKind::Member { hypervisor, .. } => hypervisor.as_ref(),
-        _ => None,
-    });
+    let mut places = cluster.members.iter().filter_map(|id| inventory.host_by_id(*id).hypervisor.as_ref());
     let first = places.next();
     places.any(|place| Some(place) != first)
 }
@@ -194,7 +215,7 @@ fn with_macs(host: &Host, mut interfaces: Node) -> Node {
 }
 
 /// Mappings merge at every depth; anything else is replaced.
-fn overlay(general: &Node, specific: &Node) -> Node {
+pub(super) fn overlay(general: &Node, specific: &Node) -> Node {
     let (Kind::Map(below), Kind::Map(above)) = (&general.kind, &specific.kind) else { return specific.clone() };
     let kept = below.iter().map(|(key, node)| {
         let node = above.get(&key.name).map_or_else(|| node.clone(), |above| overlay(node, above));

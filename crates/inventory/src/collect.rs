@@ -19,7 +19,7 @@ use crate::{
 pub(super) const SECTIONS: [&str; 7] = ["ssh", "vars", "hypervisors", "hosts", "groups", "clusters", "etcd_releases"];
 
 /// Groups that exist without being written.
-pub(super) const BUILTIN_GROUPS: [&str; 4] = ["all", "ungrouped", "hypervisors", "members"];
+pub(super) const BUILTIN_GROUPS: [&str; 5] = ["all", "ungrouped", "hypervisors", "members", "guests"];
 
 pub(super) struct Collector<'d> {
     pub(super) draft: Draft,
@@ -229,15 +229,25 @@ impl Collector<'_> {
         let mut map = self.entries(entry, "hosts, children, vars and ssh");
         let hosts = map.remove("hosts");
         let children = map.remove("children");
-        if self.refuses_members(key, hosts.is_some() || children.is_some()) {
+        let name = canonical(&key.name);
+        let has_sections = map.iter().any(|(key, _)| !["vars", "ssh"].contains(&&*key.name));
+        if self.refuses_members(key, hosts.is_some() || children.is_some() || has_sections) {
+            return;
+        }
+        let of_hosts = ["placement", "address_pool"].into_iter().find(|section| map.get(section).is_some());
+        if let Some(section) = of_hosts.filter(|_| name == "all") {
+            let message = format!("`all` cannot have `{section}`: it would make guests of all hosts");
+            self.diagnostics.push(Diagnostic::error(key.span, message).help("move it to a group of guests"));
             return;
         }
         self.declare_group(key);
-        let name = canonical(&key.name);
         map.remove("vars").into_iter().for_each(|(_, node)| self.group_vars(name, node));
         map.remove("ssh").into_iter().for_each(|(_, node)| self.group_ssh(name, node));
         hosts.into_iter().for_each(|(_, node)| self.group_hosts(name, node));
         children.into_iter().for_each(|(_, node)| self.group_children(name, node));
+        map.iter().for_each(|(section, node)| sections::check(&section.name, node, self.diagnostics));
+        let group = self.draft.groups.entry(name.into()).or_default();
+        merge(&key.name, &mut group.sections, map, true, self.diagnostics);
     }
 
     /// The built-in groups can get variables, but not other members.
@@ -250,6 +260,7 @@ impl Collector<'_> {
         let help = match name {
             "hypervisors" => "list hypervisors under the top-level key `hypervisors`",
             "members" => "list members under their cluster, in the top-level key `clusters`",
+            "guests" => "every host with a `hypervisor` and a `guest` is in it",
             _ => "every host without a group is in it",
         };
         let message = format!("the group `{}` is built in: it can have `vars` and `ssh`, nothing else", key.name);

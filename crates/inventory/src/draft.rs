@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names that templates already know; a variable of that name would hide what they mean.
-pub const RESERVED_VARS: [&str; 9] = [
+pub const RESERVED_VARS: [&str; 10] = [
     "inventory_hostname",
     "group_names",
     "groups",
@@ -18,6 +18,7 @@ pub const RESERVED_VARS: [&str; 9] = [
     "host",
     "cluster",
     "member",
+    "guest",
     "hypervisor",
     "etcd_releases",
 ];
@@ -88,6 +89,8 @@ pub(super) struct GroupDraft {
     /// Hosts that were named one by one.
     pub(super) hosts: Vec<Arc<str>>,
     pub(super) children: Vec<Spanned<Arc<str>>>,
+    /// `guest`, `ssh_via`, `address_pool` and `placement`.
+    pub(super) sections: Vars,
 }
 
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use serde::{
 };
 
 use super::sections::{
-    AddressPool, AuthSection, BackupSection, BalancerSection, ChronySection, EtcdClient, EtcdSection, GuestSection,
-    Image, MemberTls, Network, Placement, Pool, TlsSection,
+    AddressPool, AuthSection, BackupSection, BalancerSection, ChronySection, EtcdClient, EtcdSection, FluentbitSection,
+    GuestSection, Image, KeysSection, MemberTls, Network, Placement, Pool, TlsSection,
 };
 use crate::model::Seconds;
 
@@ -45,7 +45,7 @@ pub(super) struct SshEntry {
     pub(super) become_user: Option<String>,
 }
 
-/// A host that is not a hypervisor.
+/// A host that is not a hypervisor: an existing one, or with a `hypervisor` a guest there.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HostEntry {
@@ -61,6 +61,15 @@ pub(super) struct HostEntry {
     pub(super) vars: FreeMap,
     /// Groups this host belongs to.
     pub(super) groups: OneOrMany,
+    /// The hypervisor that its guest runs on.
+    pub(super) hypervisor: Option<String>,
+    /// The guest's network interfaces.
+    pub(super) interfaces: Vec<Interface>,
+    /// How to connect to the guest.
+    pub(super) ssh_via: Option<SshVia>,
+    /// Its guest, which etcdrun creates; merged over `guest` of its groups.
+    #[schemars(with = "GuestSection")]
+    pub(super) guest: FreeMap,
 }
 
 /// A KVM host.
@@ -154,9 +163,12 @@ pub(super) struct ClusterEntry {
     pub(super) clients: Free,
     #[schemars(with = "BalancerSection")]
     pub(super) balancer: Free,
+    /// Keys of the cluster and their values. Keys that are not declared stay as they are.
+    #[schemars(with = "KeysSection")]
+    pub(super) keys: Free,
     #[schemars(with = "ChronySection")]
     pub(super) chrony: FreeMap,
-    /// For your own templates: etcdrun does not configure Fluent Bit yet.
+    #[schemars(with = "FluentbitSection")]
     pub(super) fluentbit: FreeMap,
 }
 
@@ -172,6 +184,17 @@ pub(super) struct GroupEntry {
     pub(super) children: Free,
     pub(super) vars: FreeMap,
     pub(super) ssh: SshEntry,
+    /// The guests of its hosts, where they have a hypervisor. Not for members: theirs is `guest` of their cluster.
+    #[schemars(with = "GuestSection")]
+    pub(super) guest: FreeMap,
+    /// How to connect to its guests.
+    pub(super) ssh_via: Option<SshVia>,
+    /// Addresses for guests that name no interfaces, in the order of the hosts.
+    #[schemars(with = "AddressPool")]
+    pub(super) address_pool: Free,
+    /// Hypervisors for its hosts that have none.
+    #[schemars(with = "Placement")]
+    pub(super) placement: Free,
 }
 
 /// A network interface of a guest: one of `network`, `bridge` and `macvtap`.

@@ -1,21 +1,26 @@
-//! What the interfaces of members must agree on.
+//! What the interfaces of guests must agree on.
 
 use std::collections::HashMap;
 
-use super::{
-    entry::Interface,
-    types::{Host, HostKind},
-};
+use super::{entry::Interface, types::Host};
 use crate::{
-    model::{ClusterName, Span, derived_mac},
+    model::{Span, derived_mac},
     source::{Diagnostic, Diagnostics, Node},
 };
 
-pub(super) fn check<'h>(members: impl Iterator<Item = (&'h Host, &'h [Interface])>, diagnostics: &mut Diagnostics) {
-    // Networks of different clusters may be apart, so only within a cluster must an address be unique.
-    let mut taken: HashMap<(&ClusterName, String), Span> = HashMap::new();
-    for (host, interfaces) in members {
-        let HostKind::Member { cluster, .. } = &host.kind else { continue };
+/// Where an address must be unique: networks of different clusters may be apart, and so may those of other guests on different
+/// hypervisors, unless it is a bridge or an interface that attaches them.
+type Realm<'h> = (Option<&'h str>, Option<&'h str>);
+
+fn realm<'h>(host: &'h Host, interface: &Interface) -> Realm<'h> {
+    let cluster = host.cluster().map(|cluster| cluster.as_str());
+    let hypervisor = host.hypervisor.as_ref().map(|name| name.as_str());
+    (cluster, hypervisor.filter(|_| cluster.is_none() && interface.network.is_some()))
+}
+
+pub(super) fn check<'h>(guests: impl Iterator<Item = (&'h Host, &'h [Interface])>, diagnostics: &mut Diagnostics) {
+    let mut taken: HashMap<(Realm<'h>, String), Span> = HashMap::new();
+    for (host, interfaces) in guests {
         let nodes = host.sections.get("interfaces").and_then(Node::as_seq).unwrap_or_default();
         for (position, (interface, node)) in interfaces.iter().zip(nodes).enumerate() {
             check_one(interface, node, diagnostics);
@@ -24,8 +29,11 @@ pub(super) fn check<'h>(members: impl Iterator<Item = (&'h Host, &'h [Interface]
             let mac = mac.unwrap_or_else(|| derived_mac(host.name.as_str(), position));
             for (what, field, value) in ip.into_iter().chain([("MAC address", "mac", mac)]) {
                 let span = place(node, field);
-                if let Some(first) = taken.insert((cluster, value.clone()), span) {
-                    let message = format!("two members of `{cluster}` have the {what} {value}");
+                if let Some(first) = taken.insert((realm(host, interface), value.clone()), span) {
+                    let message = match host.cluster() {
+                        Some(cluster) => format!("two members of `{cluster}` have the {what} {value}"),
+                        None => format!("two guests have the {what} {value}"),
+                    };
                     let problem = Diagnostic::error(span, message);
                     diagnostics.push(match first == span {
                         true => problem.help("in a range, write {n} or {n+10} where they differ"),

@@ -33,6 +33,7 @@ use std::path::PathBuf;
 
 pub use collect::is_name;
 pub use draft::RESERVED_VARS;
+pub use files::yaml_files;
 pub use pattern::Pattern;
 pub use schema::schema;
 pub use types::{Cluster, Group, GroupKind, Host, HostId, HostKind, Inventory};

@@ -77,10 +77,6 @@ pub fn host_text(inventory: &Inventory, id: HostId, sources: &Sources) -> String
 /// Everything known of one host; each variable with its value and its place.
 pub fn host_json(inventory: &Inventory, id: HostId, sources: &Sources) -> Value {
     let host = inventory.host_by_id(id);
-    let (cluster, hypervisor) = match &host.kind {
-        HostKind::Member { cluster, hypervisor } => (Some(cluster), hypervisor.as_ref()),
-        _ => (None, None),
-    };
     let vars: ValueMap = effective(host)
         .into_iter()
         .map(|(name, node)| (name.to_owned(), json!({"value": node.to_shown(), "from": sources.describe(node.span)})))
@@ -89,8 +85,8 @@ pub fn host_json(inventory: &Inventory, id: HostId, sources: &Sources) -> Value 
         "name": host.name,
         "kind": kind_word(host),
         "zone": host.zone,
-        "cluster": cluster,
-        "hypervisor": hypervisor,
+        "cluster": host.cluster(),
+        "hypervisor": host.hypervisor,
         "groups": host.group_names,
         "ssh": connection(host),
         "defined_at": sources.describe(host.span),
@@ -190,10 +186,13 @@ fn kind_word(host: &Host) -> &'static str {
 }
 
 fn kind_text(host: &Host) -> String {
-    match &host.kind {
-        HostKind::Member { cluster, hypervisor: Some(hypervisor) } => format!("member of {cluster} on {hypervisor}"),
-        HostKind::Member { cluster, hypervisor: None } => format!("member of {cluster}"),
-        _ => kind_word(host).to_owned(),
+    let what = match host.cluster() {
+        Some(cluster) => format!("member of {cluster}"),
+        None => kind_word(host).to_owned(),
+    };
+    match &host.hypervisor {
+        Some(hypervisor) => format!("{what} on {hypervisor}"),
+        None => what,
     }
 }
 

@@ -23,12 +23,13 @@ pub(super) fn resolve(mut draft: Draft, sources: &Sources, diagnostics: &mut Dia
     let ids = draft.hosts.keys().enumerate().map(|(i, name)| (HostName::new(name.clone()), HostId::from_index(i)));
     let mut resolver = Resolver { by_name: ids.collect(), guesses: pattern::MAX_GUESSES, sources, diagnostics };
     resolver.check_names(&mut draft);
-    sections::allot(&mut draft, resolver.diagnostics);
     let mut levels = resolver.levels(&draft);
     hierarchy::settle(&mut levels, draft.hosts.len(), resolver.diagnostics);
+    sections::allot(&mut draft, &levels, resolver.diagnostics);
+    gather_guests(&draft, &mut levels);
     let tiers = resolver.tiers(&mut draft, &levels);
     let mut hosts = resolver.hosts(draft.hosts, &levels, &tiers);
-    resolver.reach_members(&mut hosts);
+    resolver.reach_guests(&mut hosts);
     settle_guests(&mut hosts, &draft.clusters);
     interfaces::check(hosts.iter().map(|pending| (&pending.host, &*pending.interfaces)), resolver.diagnostics);
     let groups = groups(&levels, &tiers, &hosts, &draft.clusters);
@@ -57,6 +58,42 @@ fn image_paths(images: &mut Node, sources: &Sources) {
         (key, image)
     };
     *map = Map::new(std::mem::take(map).into_iter().map(with_path).collect());
+}
+
+/// So are files with the values of keys. A task reads them, whose own files are elsewhere.
+fn value_paths(keys: &mut Node, sources: &Sources) {
+    let Kind::Map(map) = &mut keys.kind else { return };
+    let with_path = |(key, mut entry)| {
+        let src = entry_mut(&mut entry, "src").filter(|src| src.as_str() != Some(""));
+        if src.is_some() {
+            make_absolute(&mut entry, "src", sources);
+        }
+        if let Some(src) = entry_mut(&mut entry, "src").filter(|src| !src.is_template())
+            && let Some(path) = src.as_str().and_then(|path| std::path::absolute(path).ok())
+        {
+            *src = Node::string(src.span, &*path.to_string_lossy());
+        }
+        (key, entry)
+    };
+    *map = Map::new(std::mem::take(map).into_iter().map(with_path).collect());
+}
+
+/// So are the certificates, keys and executables of the section `fluentbit`.
+fn log_paths(logs: &mut Node, sources: &Sources) {
+    if let Some(binary) = entry_mut(logs, "binary") {
+        with_path(binary, sources);
+    }
+    if let Some(forward) = entry_mut(logs, "forward") {
+        make_absolute(forward, "ca_cert", sources);
+    }
+    let Some(settings) = entry_mut(logs, "etcd") else { return };
+    make_absolute(settings, "ca_certificate", sources);
+    if let Some(etcdctl) = entry_mut(settings, "etcdctl") {
+        with_path(etcdctl, sources);
+    }
+    if let Some(client) = entry_mut(settings, "client") {
+        ["certificate", "key"].into_iter().for_each(|name| make_absolute(client, name, sources));
+    }
 }
 
 /// A `file` is relative to the file that names it.
@@ -103,6 +140,8 @@ struct Tier {
     settings: Settings,
     priority: i64,
     ssh_via: Option<SshVia>,
+    /// What guests of its hosts have in common.
+    guest: Option<Node>,
 }
 
 /// Tiers by group name; `all` is among them, though no level.
@@ -156,7 +195,8 @@ impl Resolver<'_> {
     }
 
     fn levels(&mut self, draft: &Draft) -> Levels {
-        let mut levels: Levels = ["hypervisors", "members"].map(|name| (name.into(), Level::default())).into();
+        let mut levels: Levels =
+            ["hypervisors", "members", "guests"].map(|name| (name.into(), Level::default())).into();
         for name in draft.groups.keys().filter(|name| !BUILTIN_GROUPS.contains(&&***name)).chain(draft.clusters.keys())
         {
             levels.insert(name.clone(), Level::default());
@@ -265,8 +305,11 @@ impl Resolver<'_> {
     fn tiers(&mut self, draft: &mut Draft, levels: &Levels) -> Tiers {
         let mut tiers: Tiers = IndexMap::new();
         for (name, group) in &mut draft.groups {
-            let GroupDraft { span, ssh, vars, file_vars, .. } = std::mem::take(group);
-            tiers.insert(name.clone(), self.tier(span, ssh, vars, file_vars));
+            let GroupDraft { span, ssh, vars, file_vars, mut sections, .. } = std::mem::take(group);
+            let ssh_via = sections.get("ssh_via").and_then(|node| from_node(node).ok());
+            let guest = sections.shift_remove("guest");
+            let tier = self.tier(span, ssh, vars, file_vars);
+            tiers.insert(name.clone(), Tier { ssh_via, guest, ..tier });
         }
         for (name, cluster) in &mut draft.clusters {
             let via = cluster.sections.get("ssh_via").and_then(|node| from_node(node).ok());
@@ -296,7 +339,7 @@ impl Resolver<'_> {
             Some(Kind::Int(priority)) => *priority,
             _ => 1,
         };
-        Tier { span, vars: Arc::new(vars), settings, priority, ssh_via: None }
+        Tier { span, vars: Arc::new(vars), settings, priority, ssh_via: None, guest: None }
     }
 
     fn settings(&mut self, ssh: Vars, span: Option<Span>) -> Settings {
@@ -339,6 +382,12 @@ impl Resolver<'_> {
         if let Some(tls) = sections.get_mut("tls") {
             ["certificate", "key"].into_iter().for_each(|name| make_absolute(tls, name, self.sources));
         }
+        if kind == DraftKind::Plain && fields.contains_key("hypervisor") {
+            let of_groups = outer.iter().filter_map(|(_, tier)| tier.guest.as_ref());
+            let guest = of_groups.chain(sections.get("guest")).cloned();
+            let guest = guest.reduce(|general, specific| builtin::overlay(&general, &specific));
+            sections.extend(guest.map(|guest| ("guest".into(), guest)));
+        }
         let hypervisor = fields.get("hypervisor");
         let hypervisor = hypervisor.and_then(|node| Some(Spanned::new(node.as_str()?.to_owned(), node.span)));
 
@@ -353,6 +402,8 @@ impl Resolver<'_> {
             id,
             span,
             kind: kind.into(),
+            // Found later, once all hosts are there.
+            hypervisor: None,
             zone: entry.zone,
             r#become: settings.r#become,
             become_user: settings.become_user.clone(),
@@ -364,8 +415,15 @@ impl Resolver<'_> {
             builtin: Vec::new(),
             group_names: group_names(&outer),
         };
-        let cluster_via = outer.iter().find_map(|(_, tier)| tier.ssh_via);
-        Pending { host, hypervisor, ssh_via: entry.ssh_via.or(cluster_via), interfaces: entry.interfaces }
+        let inherited = || outer.iter().rev().find_map(|(_, tier)| tier.ssh_via);
+        let of_cluster = |name: &str| tiers.get(name).and_then(|tier| tier.ssh_via);
+        let ssh_via = entry.ssh_via.or_else(|| match &host.kind {
+            HostKind::Member { cluster } => of_cluster(cluster.as_str()),
+            // A group may have existing hosts next to its guests.
+            HostKind::Plain if hypervisor.is_some() => inherited(),
+            HostKind::Plain | HostKind::Hypervisor => None,
+        });
+        Pending { host, hypervisor, ssh_via, interfaces: entry.interfaces }
     }
 
     /// The entry in the wider of the two shapes.
@@ -377,11 +435,12 @@ impl Resolver<'_> {
                 let HypervisorEntry { address, zone, ssh, port, user, vars, groups, .. } = entry;
                 MemberEntry { address, zone, ssh, port, user, vars, groups, ..MemberEntry::default() }
             }),
-            DraftKind::Plain => {
-                from_node::<HostEntry>(&node).map(|HostEntry { address, zone, ssh, port, user, vars, groups }| {
-                    MemberEntry { address, zone, ssh, port, user, vars, groups, ..MemberEntry::default() }
-                })
-            }
+            DraftKind::Plain => from_node::<HostEntry>(&node).map(|entry| {
+                let HostEntry { address, zone, ssh, port, user, vars, groups, .. } = entry;
+                let HostEntry { hypervisor, interfaces, ssh_via, guest, .. } = entry;
+                let general = MemberEntry { address, zone, ssh, port, user, vars, groups, ..MemberEntry::default() };
+                MemberEntry { hypervisor, interfaces, ssh_via, guest, ..general }
+            }),
         };
         entry.unwrap_or_else(|problems| {
             problems.into_iter().for_each(|problem| self.diagnostics.push(problem));
@@ -389,8 +448,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// Ties members to their hypervisors.
-    fn reach_members(&mut self, hosts: &mut [Pending]) {
+    /// Ties guests to their hypervisors.
+    fn reach_guests(&mut self, hosts: &mut [Pending]) {
         for index in 0..hosts.len() {
             let Some(wanted) = hosts[index].hypervisor.take() else {
                 self.check_way(&hosts[index]);
@@ -403,18 +462,22 @@ impl Resolver<'_> {
                 host.endpoint.jump = vec![name.as_str().to_owned()];
                 host.endpoint.proxy_command = None;
             }
-            if let HostKind::Member { hypervisor, .. } = &mut host.kind {
-                *hypervisor = Some(name);
-            }
+            host.hypervisor = Some(name);
         }
     }
 
     fn check_way(&mut self, pending: &Pending) {
+        let Host { name, span, kind, sections, .. } = &pending.host;
         if pending.ssh_via == Some(SshVia::Hypervisor) {
-            let Host { name, span, .. } = &pending.host;
             let problem =
                 Diagnostic::error(*span, format!("`{name}` is to be reached through its hypervisor, but has none"));
             self.diagnostics.push(problem.help("add `hypervisor: NAME`, or `ssh_via: direct`"));
+        }
+        let of_guests = ["guest", "interfaces"].into_iter().find(|section| sections.contains_key(*section));
+        if let Some(section) = of_guests.filter(|_| *kind == HostKind::Plain) {
+            let message = format!("`{section}` describes a guest, and `{name}` has no hypervisor");
+            let help = "add `hypervisor: NAME`, or `placement` to its group; an existing host has an `address`";
+            self.diagnostics.push(Diagnostic::error(sections[section].span, message).help(help));
         }
     }
 
@@ -438,17 +501,46 @@ impl Resolver<'_> {
     }
 }
 
+/// The hosts with a guest of their own, their group's or their cluster's.
+fn gather_guests(draft: &Draft, levels: &mut Levels) {
+    let has_guest = |sections: &Vars| sections.contains_key("guest");
+    let mut of_groups = vec![draft.groups.get("all").is_some_and(|all| has_guest(&all.sections)); draft.hosts.len()];
+    for (name, _) in draft.groups.iter().filter(|(_, group)| has_guest(&group.sections)) {
+        let members = levels.get(name).map_or(&[][..], |level| &level.members);
+        members.iter().for_each(|host| of_groups[host.index()] = true);
+    }
+    let is_guest = |(index, host): (usize, &HostDraft)| {
+        let shared = match &host.kind {
+            DraftKind::Plain => of_groups[index],
+            DraftKind::Member(cluster) => draft.clusters.get(cluster).is_some_and(|it| has_guest(&it.sections)),
+            DraftKind::Hypervisor => return None,
+        };
+        let is_one = host.fields.contains_key("hypervisor") && (shared || has_guest(&host.fields));
+        is_one.then(|| HostId::from_index(index))
+    };
+    let guests: Vec<HostId> = draft.hosts.values().enumerate().filter_map(is_guest).collect();
+    if let Some(level) = levels.get_mut("guests") {
+        level.hosts.clone_from(&guests);
+        level.members = guests;
+    }
+}
+
 /// A guest that etcdrun makes: its key is learnt from its hypervisor, and its administrator is who can log in.
 fn settle_guests(hosts: &mut [Pending], clusters: &IndexMap<Arc<str>, ClusterDraft>) {
     for Pending { host, .. } in hosts {
-        let HostKind::Member { cluster, hypervisor: Some(_) } = &host.kind else { continue };
-        let of_cluster = clusters.get(cluster.as_str()).and_then(|draft| draft.sections.get("guest"));
+        if host.hypervisor.is_none() {
+            continue;
+        }
+        // Names of hosts are unique, so no pin is that of another.
+        let owner = host.cluster().map_or("guest", |cluster| cluster.as_str()).to_owned();
+        let cluster = host.cluster().and_then(|cluster| clusters.get(cluster.as_str()));
+        let of_cluster = cluster.and_then(|draft| draft.sections.get("guest"));
         let sections = [host.sections.get("guest"), of_cluster];
         if sections.iter().all(Option::is_none) {
             continue;
         }
         let admin = sections.into_iter().flatten().find_map(admin_user);
-        host.endpoint.pin = Some(format!("{cluster}/{}", host.name));
+        host.endpoint.pin = Some(format!("{owner}/{}", host.name));
         let has_ignition =
             sections.iter().flatten().any(|guest| guest.as_map().is_some_and(|map| map.get("ignition").is_some()));
         let default = if has_ignition { "core" } else { builtin::DEFAULT_ADMIN };
@@ -462,12 +554,11 @@ fn admin_user(guest: &Node) -> Option<String> {
 }
 
 impl From<DraftKind> for HostKind {
-    /// A member's hypervisor is found later, once all hosts are there.
     fn from(kind: DraftKind) -> Self {
         match kind {
             DraftKind::Plain => Self::Plain,
             DraftKind::Hypervisor => Self::Hypervisor,
-            DraftKind::Member(cluster) => Self::Member { cluster: ClusterName::new(cluster), hypervisor: None },
+            DraftKind::Member(cluster) => Self::Member { cluster: ClusterName::new(cluster) },
         }
     }
 }
@@ -572,6 +663,12 @@ fn clusters(
             if let Some(next) = entry_mut(ca, "next") {
                 files.into_iter().for_each(|name| make_absolute(next, name, sources));
             }
+        }
+        if let Some(keys) = sections.get_mut("keys") {
+            value_paths(keys, sources);
+        }
+        if let Some(logs) = sections.get_mut("fluentbit") {
+            log_paths(logs, sources);
         }
         let name = ClusterName::new(name);
         let sections = Arc::new(sections);

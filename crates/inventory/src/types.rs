@@ -27,7 +27,7 @@ impl HostId {
 pub enum HostKind {
     Plain,
     Hypervisor,
-    Member { cluster: ClusterName, hypervisor: Option<HostName> },
+    Member { cluster: ClusterName },
 }
 
 /// Anything reached over SSH.
@@ -38,6 +38,8 @@ pub struct Host {
     /// Where the inventory describes it.
     pub span: Span,
     pub kind: HostKind,
+    /// Where its guest runs.
+    pub hypervisor: Option<HostName>,
     pub zone: Option<String>,
     pub endpoint: crate::ssh::Endpoint,
     /// Whether tasks on it run as another user by default, where the inventory says so.
@@ -47,7 +49,7 @@ pub struct Host {
     pub identity_place: Option<Span>,
     /// Variables, lowest precedence first: all, parent groups, child groups, cluster, host.
     pub layers: Vec<Arc<Vars>>,
-    /// A member's own `interfaces`, `guest` and `etcd`, or a hypervisor's `pools`, `networks` and `images`, as written.
+    /// A host's own `interfaces`, `guest` and `etcd`, or a hypervisor's `pools`, `networks` and `images`, as written.
     pub sections: Arc<Vars>,
     /// What templates know of every host. Names do not repeat and are reserved.
     pub builtin: Vec<Arc<Vars>>,
@@ -61,6 +63,19 @@ impl Host {
         self.endpoint.address.as_deref().unwrap_or(self.name.as_str())
     }
 
+    /// The cluster that it is a member of.
+    pub fn cluster(&self) -> Option<&ClusterName> {
+        match &self.kind {
+            HostKind::Member { cluster } => Some(cluster),
+            HostKind::Plain | HostKind::Hypervisor => None,
+        }
+    }
+
+    /// Whether it is a guest that etcdrun creates.
+    pub fn is_guest(&self) -> bool {
+        self.endpoint.pin.is_some()
+    }
+
     /// The value of a variable after precedence, built-in names first.
     pub fn var(&self, name: &str) -> Option<&crate::source::Node> {
         self.builtin.iter().chain(self.layers.iter().rev()).find_map(|layer| layer.get(name))
@@ -69,7 +84,7 @@ impl Host {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKind {
-    /// `all`, `ungrouped`, `hypervisors` and `members`.
+    /// `all`, `ungrouped`, `hypervisors`, `members` and `guests`.
     Builtin,
     Cluster,
     Group,
@@ -150,11 +165,8 @@ impl Inventory {
         self.hosts.iter().filter(|host| host.kind == HostKind::Hypervisor)
     }
 
-    /// The hypervisor that a member's guest runs on.
+    /// The hypervisor that a host's guest runs on.
     pub fn hypervisor_of(&self, id: HostId) -> Option<&Host> {
-        match &self.host_by_id(id).kind {
-            HostKind::Member { hypervisor: Some(name), .. } => self.host(name.as_str()),
-            _ => None,
-        }
+        self.host(self.host_by_id(id).hypervisor.as_ref()?.as_str())
     }
 }

@@ -9,6 +9,7 @@ use crate::cli::support::{
     terminal::confirm,
 };
 use crate::{
+    inventory::{Host, Inventory},
     membership::{Verb, departures, facts},
     state::Drained,
 };
@@ -21,7 +22,7 @@ pub struct DrainArgs {
     /// The hypervisor
     hypervisor: String,
 
-    /// Do not move members: stop them safely, reboot the hypervisor, and start them again
+    /// Move nothing: stop the guests safely, reboot the hypervisor, and start them again
     #[arg(long, conflicts_with_all = ["max_clusters", "no_snapshot"])]
     reboot: bool,
 
@@ -60,6 +61,7 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     } else if !agree(&format!("{hypervisor}: {}", count(&rounds, "to move")), &rounds, shared, invocation)? {
         return Ok(Exit::Interrupted);
     }
+    let stay = guests(&site.inventory, hypervisor, |host| host.cluster().is_none());
     drained.mark(hypervisor);
     drained.forget(hypervisor, |gone| !lives(&site.inventory, gone, |_| true));
     let snapshot = !args.care.no_snapshot;
@@ -71,8 +73,18 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     }
     match exit {
         Exit::Success => {
-            let text = format!("{hypervisor} is empty, and gets no members until `etcdrun undrain {hypervisor}`\n");
-            say(&text, invocation)?;
+            let what = match stay.is_empty() {
+                true => "is empty",
+                false => "has no members",
+            };
+            say(&format!("{hypervisor} {what}, and gets none until `etcdrun undrain {hypervisor}`\n"), invocation)?;
+            if !stay.is_empty() {
+                let text = format!(
+                    "{} stay there: only members move; `etcdrun drain {hypervisor} --reboot` stops and starts them\n",
+                    stay.join(", ")
+                );
+                say(&text, invocation)?;
+            }
         }
         Exit::Interrupted => {}
         _ => say_what_is_left(hypervisor, "drain", invocation)?,
@@ -80,18 +92,21 @@ pub fn run(args: &DrainArgs, invocation: &Invocation) -> Result<Exit, CliError> 
     Ok(exit)
 }
 
+/// The guests on a hypervisor that are meant, by name.
+fn guests(inventory: &Inventory, hypervisor: &str, is_meant: impl Fn(&Host) -> bool) -> Vec<String> {
+    let is_there = |host: &&Host| host.hypervisor.as_ref().is_some_and(|at| at.as_str() == hypervisor);
+    inventory.hosts().filter(is_there).filter(|host| is_meant(host)).map(|host| host.name.to_string()).collect()
+}
+
 /// The guests stay where they are, and go down with their hypervisor, once their clusters can spare them.
 fn reboot(hypervisor: &str, shared: &Shared, invocation: &Invocation) -> Result<Exit, CliError> {
     if invocation.resumed.is_none() {
         let site = shared.site(invocation)?;
         facts::hypervisor(&site.inventory, hypervisor)?;
-        let members =
-            site.inventory.clusters().flat_map(|cluster| facts::members(&site.inventory, cluster.name.as_str()));
-        let members: Vec<String> =
-            members.filter(|it| it.hypervisor.as_deref() == Some(hypervisor)).map(|it| it.name).collect();
-        let question = match members.is_empty() {
-            true => format!("Reboot {hypervisor}? No member runs there. [y/N] "),
-            false => format!("Stop {}, reboot {hypervisor}, and start them again? [y/N] ", members.join(", ")),
+        let guests = guests(&site.inventory, hypervisor, |host| host.is_guest() || host.cluster().is_some());
+        let question = match guests.is_empty() {
+            true => format!("Reboot {hypervisor}? No guest of the inventory runs there. [y/N] "),
+            false => format!("Stop {}, reboot {hypervisor}, and start them again? [y/N] ", guests.join(", ")),
         };
         if !shared.run.mode.check && !shared.prompt.yes && !confirm(&question, "--yes skips the prompt")? {
             invocation.print("nothing was changed\n")?;

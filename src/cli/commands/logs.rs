@@ -12,7 +12,6 @@ use crate::cli::support::{
 };
 use crate::{
     etcd::UNIT,
-    inventory::HostKind,
     model::MaskedStream,
     report::sanitize,
     ssh::{Exec, ExecEvent},
@@ -51,7 +50,7 @@ pub struct LogsArgs {
 pub fn run(args: &LogsArgs, invocation: &Invocation) -> Result<Exit, CliError> {
     let hosts = Site::load(&args.known, None, invocation)?.connect(&args.connection, invocation)?;
     let member = hosts.host(&args.member)?.clone();
-    if !matches!(member.kind, HostKind::Member { .. }) && args.unit == UNIT {
+    if member.cluster().is_none() && args.unit == UNIT {
         let help = "pass --unit for another unit";
         return Err(CliError::usage_with_help(format!("`{}` is not a member", args.member), Some(help.into())));
     }

@@ -20,6 +20,7 @@ mod metrics;
 mod plan;
 mod playbook;
 mod recover;
+mod releases;
 mod restore;
 mod resume;
 mod runs;
@@ -88,6 +89,8 @@ pub enum Command {
     Lint(lint::LintArgs),
     /// List, issue, renew and export certificates of clusters, and rotate CAs
     Certs(certs::CertsCommand),
+    /// Add releases of etcd to the inventory, and check the listed ones
+    Releases(releases::ReleasesCommand),
     /// Encrypt, view, edit and rekey secrets
     Secret(secret::SecretCommand),
     /// Print JSON Schemas, for editors
@@ -108,6 +111,7 @@ impl Command {
             | Self::Runs(_)
             | Self::Inventory(_)
             | Self::Schema(_)
+            | Self::Releases(_)
             | Self::Doc(_) => true,
             Self::Backup(args) => args.prints_document(),
             Self::Certs(args) => args.prints_document(),
@@ -144,6 +148,7 @@ pub fn run(command: &Command, invocation: &Invocation) -> Result<Exit, CliError>
         Command::Inventory(args) => inventory::run(args, invocation),
         Command::Lint(args) => lint::run(args, invocation),
         Command::Certs(args) => certs::run(args, invocation),
+        Command::Releases(args) => releases::run(args, invocation),
         Command::Secret(args) => secret::run(args, invocation),
         Command::Schema(args) => schema::run(args, invocation),
         Command::Completions(args) => completions::run(args, invocation),

@@ -1,6 +1,6 @@
 //! `etcdrun status [CLUSTER]`: how clusters are. Asks every member through its own host, and changes nothing.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::Args;
 
@@ -8,7 +8,7 @@ use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs},
     clusters::find_cluster,
-    health::{ClusterReport, Health, Row, look},
+    health::{ClusterReport, GuestReport, Health, Row, look},
     site::Site,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "--limit selects the clusters with a member, or the hypervisor of a member, among these hosts.\n\nThe exit code is 0 if every cluster is healthy, 4 if a host is unreachable, and 2 otherwise."
+    after_help = "--limit selects the clusters with a member, or the hypervisor of a member, among these hosts. Without a cluster, the other guests of the inventory are shown as well.\n\nThe exit code is 0 if every cluster is healthy and every guest runs, 4 if a host is unreachable, and 2 otherwise."
 )]
 pub struct StatusArgs {
     /// The cluster [default: all]
@@ -44,37 +44,68 @@ pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError>
         Some(name) => vec![find_cluster(inventory, name)?],
         None => inventory.clusters().map(|cluster| cluster.name.to_string()).collect(),
     };
-    if names.is_empty() {
-        return Err(CliError::usage("the inventory has no cluster"));
+    // A named cluster is all that is asked for.
+    let others = inventory.hosts().filter(|host| args.cluster.is_none() && host.is_guest() && host.cluster().is_none());
+    let others: Vec<HostId> = others.map(|host| host.id).collect();
+    if names.is_empty() && others.is_empty() {
+        return Err(CliError::usage("the inventory has no cluster, and no guest"));
     }
-    let names: Vec<String> = match &selected {
-        Some(hosts) => names.into_iter().filter(|name| has_one_of(inventory, name, hosts)).collect(),
-        None => names,
+    let (names, others) = match &selected {
+        Some(hosts) => (
+            names.into_iter().filter(|name| has_one_of(inventory, name, hosts)).collect(),
+            others.into_iter().filter(|id| is_among(inventory, *id, hosts)).collect(),
+        ),
+        None => (names, others),
     };
-    if names.is_empty() {
-        return Err(CliError::usage("no cluster has a member among the hosts of --limit"));
+    if names.is_empty() && others.is_empty() {
+        return Err(CliError::usage("no cluster has a member among the hosts of --limit, and none of them is a guest"));
     }
-    let clusters = look(&site, &names, &args.connection, invocation)?;
+    let (clusters, guests) = look(&site, &names, &others, &args.connection, invocation)?;
     invocation.print(&match invocation.json {
-        true => format!("{:#}\n", serde_json::json!({ "clusters": clusters })),
-        false => clusters.iter().map(|cluster| cluster.text(invocation.stdout)).collect::<Vec<_>>().join("\n"),
+        true => format!("{:#}\n", serde_json::json!({ "clusters": clusters, "guests": guests })),
+        false => {
+            let texts = clusters.iter().map(|cluster| cluster.text(invocation.stdout));
+            texts.chain((!guests.is_empty()).then(|| guests_text(&guests))).collect::<Vec<_>>().join("\n")
+        }
     })?;
-    Ok(exit(&clusters))
+    Ok(exit(&clusters, &guests))
+}
+
+fn guests_text(guests: &[GuestReport]) -> String {
+    let head = ["GUEST", "HYPERVISOR", "STATE"].map(str::to_owned);
+    let rows = guests.iter().map(|it| [&it.name, &it.hypervisor, &it.state].map(|cell| one_line(cell)));
+    let rows: Vec<[String; 3]> = [head].into_iter().chain(rows).collect();
+    let widths: [usize; 3] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let mut text = "other guests\n".to_owned();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text += &format!("  {}\n", cells.join("  ").trim_end());
+    }
+    let problems: BTreeSet<&str> = guests.iter().filter_map(|guest| guest.problem.as_deref()).collect();
+    problems.into_iter().for_each(|problem| text += &format!("  ! {}\n", one_line(problem)));
+    text
 }
 
 /// Whether a member of the cluster, or its hypervisor, is one of these hosts. A cluster is shown as a whole: its health is not that of some
 /// members.
 fn has_one_of(inventory: &Inventory, cluster: &str, hosts: &[HostId]) -> bool {
     let members = inventory.cluster(cluster).into_iter().flat_map(|cluster| &cluster.members);
-    let is_one = |id: &HostId| hosts.contains(id);
-    members.into_iter().any(|id| is_one(id) || inventory.hypervisor_of(*id).is_some_and(|host| is_one(&host.id)))
+    members.into_iter().any(|id| is_among(inventory, *id, hosts))
 }
 
-fn exit(clusters: &[ClusterReport]) -> Exit {
+/// Whether it, or its hypervisor, is one of these.
+fn is_among(inventory: &Inventory, id: HostId, hosts: &[HostId]) -> bool {
+    hosts.contains(&id) || inventory.hypervisor_of(id).is_some_and(|host| hosts.contains(&host.id))
+}
+
+fn exit(clusters: &[ClusterReport], guests: &[GuestReport]) -> Exit {
     let rows = || clusters.iter().flat_map(|cluster| &cluster.members);
-    match rows().any(|row| row.health == Health::Unreachable) {
+    let is_silent =
+        rows().any(|row| row.health == Health::Unreachable) || guests.iter().any(|it| it.state == "unknown");
+    let is_well = clusters.iter().all(|cluster| cluster.healthy) && guests.iter().all(|guest| guest.problem.is_none());
+    match is_silent {
         true => Exit::Unreachable,
-        false if clusters.iter().all(|cluster| cluster.healthy) => Exit::Success,
+        false if is_well => Exit::Success,
         false => Exit::TaskFailed,
     }
 }

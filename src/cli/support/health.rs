@@ -30,24 +30,53 @@ use crate::{
     report::sanitize,
 };
 
-/// Asks all members of these clusters.
+/// Asks all members of these clusters, and the hypervisors of these guests that are no members.
 pub fn look(
     site: &Site,
     names: &[String],
+    others: &[HostId],
     connection: &ConnectionArgs,
     invocation: &Invocation,
-) -> Result<Vec<ClusterReport>, CliError> {
+) -> Result<(Vec<ClusterReport>, Vec<GuestReport>), CliError> {
     let limit = connection.connect_timeout.map_or(LIMIT, |seconds| LIMIT.max(Duration::from_secs(seconds)));
     let queries = names.iter().map(|name| ClusterQuery::new(site, name, limit));
     let queries: Vec<ClusterQuery> = queries.collect::<Result<_, _>>()?;
     let hosts = site.connect(connection, invocation)?;
-    let clusters = hosts.runtime.block_on(async {
+    let reports = hosts.runtime.block_on(async {
         let asking = join_all(queries.iter().map(|query| query.ask_all(&hosts.visit, site.sources.opener())));
-        let (answers, guests) = tokio::join!(asking, guests(&queries, &hosts, limit));
-        queries.iter().zip(answers).map(|(query, answers)| query.report(answers, &guests)).collect()
+        let (answers, guests) = tokio::join!(asking, guests(&queries, others, &hosts, limit));
+        let clusters = queries.iter().zip(answers).map(|(query, answers)| query.report(answers, &guests)).collect();
+        (clusters, others.iter().filter_map(|id| GuestReport::of(&hosts, *id, &guests)).collect())
     });
     hosts.leave();
-    Ok(clusters)
+    Ok(reports)
+}
+
+/// A guest that is no member of a cluster.
+#[derive(Debug, Serialize)]
+pub struct GuestReport {
+    pub name: String,
+    pub hypervisor: String,
+    /// In libvirt's words; `absent`, or `unknown` with a problem.
+    pub state: String,
+    pub problem: Option<String>,
+}
+
+impl GuestReport {
+    fn of(hosts: &Hosts, id: HostId, guests: &Guests) -> Option<Self> {
+        let name = hosts.inventory.host_by_id(id).name.to_string();
+        let hypervisor = hosts.inventory.hypervisor_of(id)?;
+        let (state, problem) = match &guests.get(&hypervisor.id)?.states {
+            Ok(seen) => (seen.states.get(&name).cloned().unwrap_or_else(|| "absent".into()), None),
+            Err(why) => ("unknown".to_owned(), Some(sanitize(why).into_owned())),
+        };
+        let problem = problem.or_else(|| match state.as_str() {
+            "running" => None,
+            "absent" => Some(format!("{name} does not exist; `etcdrun playbook site.yaml -l {name}` creates it")),
+            state => Some(format!("{name} is {state}; `etcdrun playbook site.yaml -l {name}` starts it")),
+        });
+        Some(Self { name, hypervisor: hypervisor.name.to_string(), state, problem })
+    }
 }
 
 impl ClusterQuery {
@@ -213,8 +242,13 @@ struct SeenGuests {
 }
 
 /// Asks hypervisors for their guests, each once. Those without members are asked too: a guest may be left there.
-async fn guests(queries: &[ClusterQuery], hosts: &Hosts, limit: Duration) -> Guests {
+async fn guests(queries: &[ClusterQuery], others: &[HostId], hosts: &Hosts, limit: Duration) -> Guests {
     let mut by_hypervisor: BTreeMap<HostId, Vec<&str>> = BTreeMap::new();
+    for id in others {
+        if let Some(hypervisor) = hosts.inventory.hypervisor_of(*id) {
+            by_hypervisor.entry(hypervisor.id).or_default().push(hosts.inventory.host_by_id(*id).name.as_str());
+        }
+    }
     for member in queries.iter().flat_map(|query| &query.members) {
         if let Some((id, _)) = member.hypervisor.as_ref().filter(|_| member.is_guest) {
             by_hypervisor.entry(*id).or_default().push(&member.name);

@@ -61,6 +61,16 @@ pub fn patroni_wheels() -> Result<PathBuf> {
     fetched("patroni/wheels")
 }
 
+/// A folder with Fluent Bit, and what `receiver.js` here needs to receive its logs, fetched once into the cache.
+pub fn fluent_bit() -> Result<PathBuf> {
+    fetched("fluent-bit/fetch")
+}
+
+/// What receives the logs of Fluent Bit.
+pub fn fluent_receiver() -> PathBuf {
+    Path::new(HERE).join("fluent-bit/receiver.js")
+}
+
 /// The folder that a script puts what it fetches into.
 fn fetched(script: &str) -> Result<PathBuf> {
     let script = format!("{HERE}/{script}");

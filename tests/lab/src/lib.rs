@@ -35,7 +35,7 @@ pub mod wait;
 pub mod wire;
 
 pub use address::own_address;
-pub use etcd::{ETCD_VERSIONS, Etcd, OLD_ETCD_RELEASES, etcd, etcd_tools, patroni_wheels};
+pub use etcd::{ETCD_VERSIONS, Etcd, OLD_ETCD_RELEASES, etcd, etcd_tools, fluent_bit, fluent_receiver, patroni_wheels};
 pub use faults::{Guest, Session};
 pub use host::{Host, Kind};
 pub use inventory::write_for as write_inventory;
@@ -44,5 +44,5 @@ pub use lab::{Borrowed, DEFAULT_NAME, Lab, Size};
 pub use link::LinkFault;
 pub use network::Subnet;
 pub use requirements::provide as provide_requirements;
-pub use s3::S3;
+pub use s3::{S3, program as s3_program};
 pub use signals::outlive_interrupts;

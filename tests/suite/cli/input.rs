@@ -135,13 +135,16 @@ clusters:
 #[test]
 fn no_playbook_that_ships_has_a_name_that_leads_nowhere() {
     let folder = Folder::new();
-    // PostgreSQL is on hosts of its own.
-    folder.write(
-        "inventory.yaml",
-        &format!(
-            "{CLUSTER}hosts:\n  pg-[1-3]: {{ address: \"192.0.2.2{{n}}\", groups: [pg] }}\ngroups: {{ pg: {{}} }}\n"
-        ),
-    );
+    // PostgreSQL and Kubernetes are on hosts of their own, and one guest is no member.
+    const HOSTS: &str = r#"hosts:
+  pg-[1-3]: { address: "192.0.2.2{n}", groups: [pg] }
+  api-[1-3]: { address: "192.0.2.3{n}", groups: [control_plane] }
+  proxy: { hypervisor: hv1, guest: { admin: { ssh_keys: ["ssh-ed25519 AAAA ops"] }, disk: { base: ubuntu.qcow2 } } }
+groups:
+  pg: {}
+  control_plane: { vars: { kubeadm_etcd_cluster: prod } }
+"#;
+    folder.write("inventory.yaml", &format!("{CLUSTER}{HOSTS}"));
     let playbooks = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks")).unwrap();
     let names: Vec<String> =
         playbooks.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
@@ -220,11 +223,62 @@ fn the_url_of_a_cluster_is_that_of_its_balancer_or_of_its_members() {
 }
 
 #[test]
-fn what_is_not_carried_out_is_told() {
-    let folder = Folder::new();
-    folder.write("inventory.yaml", &(CLUSTER.to_owned() + "    fluentbit: { enabled: true }\n"));
-    let said = folder.run(&["lint", "site.yaml"]).ends(0);
-    assert!(said.stderr.contains("warning: the section `fluentbit` of `prod` has no effect"), "{}", said.stderr);
+fn the_section_of_logs_is_checked() {
+    let forward = "forward: { domain: logs.example.org, shared_key: abc }";
+    for (section, code, words) in [
+        (format!("enabled: true, etcd_tag: prod.etcd, {forward}, metrics: {{ enabled: true }}"), 0, ""),
+        (
+            format!("etcd_tag: prod.etcd, {forward}"),
+            0,
+            "warning: `fluentbit` of `prod` has no effect: it is not enabled",
+        ),
+        ("enabled: true, etcd_tag: a".to_owned(), 5, "error: `fluentbit` of `prod` has no `forward`"),
+        (format!("enabled: true, {forward}"), 5, "error: `fluentbit` of `prod` has no inputs"),
+        (format!("enabled: true, etcdtag: a, {forward}"), 5, "help: did you mean `etcd_tag`?"),
+        (format!("enabled: true, etcd_tag: 'a *', {forward}"), 5, "`a *` in `fluentbit.etcd_tag` of `prod` is no tag"),
+        (format!("enabled: true, journal: [{{ unit: ssh, tag: a }}], {forward}"), 5, "`ssh` in `fluentbit.journal`"),
+        (format!("enabled: true, files: [{{ path: a, tag: a }}], {forward}"), 5, "`a` in `fluentbit.files` of `prod`"),
+        ("enabled: true, etcd_tag: a, forward: { domain: 'tcp://a' }".to_owned(), 5, "is no name and no address"),
+        ("enabled: true, etcd_tag: a, forward: { domain: a, shared_key: 'a b' }".to_owned(), 5, "has blanks"),
+        (
+            "enabled: true, etcd_tag: a, forward: { domain: a, options: { Port: 1 } }".to_owned(),
+            5,
+            "no further property",
+        ),
+        (
+            "enabled: true, etcd_tag: a, forward: { domain: a, ca_cert: /etc/hostname }".to_owned(),
+            5,
+            "/etc/hostname: it contains no certificate",
+        ),
+        (
+            "enabled: true, etcd_tag: a, forward: { domain: a, ca_cert: logs.crt }".to_owned(),
+            0,
+            "logs.crt: there is no such file",
+        ),
+        (format!("enabled: true, etcd_tag: a, {forward}, buffer: {{ limit: 10K }}"), 5, "`fluentbit.buffer.limit`"),
+        (format!("enabled: true, etcd_tag: a, {forward}, binary: {{ url: 'http://a' }}"), 5, "no SHA-256 checksum"),
+        (
+            "enabled: true, etcd: { enabled: true, cluster: prod }".to_owned(),
+            5,
+            "`fluentbit.etcd.key_prefix` of `prod`",
+        ),
+        (
+            "enabled: true, etcd: { enabled: true, key_prefix: /logs/, cluster: prod, client: { username: logs } }"
+                .to_owned(),
+            5,
+            "`auth.users` of `prod` has no user `logs`",
+        ),
+        (
+            "enabled: true, etcd: { enabled: true, key_prefix: /logs/, endpoints: [10.0.0.1] }".to_owned(),
+            5,
+            "`10.0.0.1` in `fluentbit.etcd.endpoints` of `prod` is no address with a port",
+        ),
+    ] {
+        let folder = Folder::new();
+        folder.write("inventory.yaml", &format!("{CLUSTER}    fluentbit: {{ {section} }}\n"));
+        let said = folder.run(&["lint", "site.yaml"]).ends(code);
+        assert!(said.stderr.contains(words), "{section}: {}", said.stderr);
+    }
 }
 
 #[test]
@@ -249,6 +303,54 @@ fn the_section_of_time_is_checked() {
         let said = folder.run(&["lint", "site.yaml"]).ends(code);
         assert!(said.stderr.contains(words), "{section}: {}", said.stderr);
     }
+}
+
+#[test]
+fn keys_are_checked() {
+    for (section, code, words) in [
+        ("/a: text, /b: { content: \"{{ b }}\" }, /c: { src: value }, /d/: { src: values/ }", 0, ""),
+        ("/a: x, /a: y", 5, "`/a`"),
+        ("'': x", 5, "a key is empty, which etcd does not accept"),
+        ("/a: { contnet: x }", 5, "did you mean `content`?"),
+        ("/a: { content: x, base64: eA== }", 5, "`content` and `base64` of `/a` exclude each other"),
+        ("/a: { base64: '?' }", 5, "the text is not base64"),
+        ("/a: { state: absent, src: value }", 5, "`/a` is to be absent, but it has `src`"),
+        ("/a/: { state: absent, prefix: true }, /a/b: x", 5, "`/a/b` would be removed"),
+        ("/a: { src: nothing }", 5, "nothing` was not found"),
+        ("/a: { src: values }", 5, "values` is a directory"),
+        ("/a/: { src: values/ }, /a/one: x", 5, "`/a/one` is declared twice"),
+        ("/a: { src: large }", 5, "the value of `/a` is too large: etcd accepts 1572864 bytes"),
+    ] {
+        let folder = Folder::new();
+        folder.write("inventory.yaml", &format!("vars: {{ b: x }}{CLUSTER}    keys: {{ {section} }}\n"));
+        folder.write("value", "x").write("values/one", "1").write("large", &"x".repeat(1_600_000));
+        let said = folder.run(&["lint", "site.yaml"]).ends(code);
+        assert!(said.stderr.contains(words), "{section}: {}", said.stderr);
+        assert!(code == 0 || said.stderr.contains("inventory.yaml:17"), "{section}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn users_and_roles_are_checked() {
+    for (section, words) in [
+        ("roles: { a: { permissions: [{ prefix: /a, range_end: /b }] } }", "has `prefix` and `range_end`"),
+        ("roles: { a: { permissions: [{ key: /b, range_end: /a }] } }", "is not behind its `key`"),
+        ("roles: { a: { permissions: [{ key: /b }, { key: /b, access: read }] } }", "are about the same keys"),
+        ("roles: { a: { permissions: [{ access: read }] } }", "needs one of `key` and `prefix`"),
+        ("roles: { a: { state: absent, permissions: [{ key: /a }] } }", "its entry has more than `state`"),
+        ("roles: { a: { state: absent } }, users: { u: { roles: [a] } }", "role `a`, which is to be absent"),
+        ("users: { u: { state: absent, roles: [a] } }, roles: { a: {} }", "its entry has more than `state`"),
+        ("users: { root: { state: absent } }", "the user `root` cannot be absent"),
+    ] {
+        let folder = Folder::new();
+        folder.write("inventory.yaml", &format!("{CLUSTER}    auth: {{ {section} }}\n"));
+        let said = folder.run(&["lint", "site.yaml"]).ends(5);
+        assert!(said.stderr.contains(words) && said.stderr.contains("inventory.yaml:17"), "{section}: {}", said.stderr);
+    }
+    let folder = Folder::new();
+    let section = "method: password, users: { u: { state: absent } }, roles: { a: { state: absent } }";
+    folder.write("inventory.yaml", &format!("{CLUSTER}    auth: {{ {section} }}\n"));
+    folder.run(&["lint", "site.yaml"]).ends(0);
 }
 
 #[test]

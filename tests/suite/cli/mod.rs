@@ -2,5 +2,6 @@
 
 mod backups;
 mod input;
+mod releases;
 mod run;
 pub mod verbs;

@@ -138,7 +138,7 @@ fn an_outage_is_accepted_by_a_word_of_the_operator() {
         |name: &str, more: &[&str]| folder.run(&[&["graph", name, "--format", "json"], more].concat()).ends(0).stdout;
     for name in names("playbooks") {
         let text = fs::read_to_string(format!("{}/playbooks/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        if text.contains("rollout:") && !name.starts_with("member-") {
+        if text.contains("strategy: etcd") && !name.starts_with("member-") {
             assert!(
                 !text.contains("allow_outage:")
                     || text.contains("allow_outage: \"{{ rollout.allow_outage }}\"")

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod dynamic;
+mod guests;
 mod laws;
 mod load;
 mod patterns;

@@ -85,7 +85,7 @@ fn a_guest_section_has_known_keys() {
 #[test]
 fn guests_get_a_mac_and_are_known_by_a_pin() {
     let loaded = load_fine(&text("", &member(1, 1, "interfaces: [{ bridge: br0 }]")));
-    let found = loaded.var("m1", "member");
+    let found = loaded.var("m1", "guest");
     assert!(found["interfaces"][0]["mac"].as_str().unwrap().starts_with("52:54:00:"), "{found}");
     assert_eq!((&found["pin"], &found["user"]), (&"c/m1".into(), &"ubuntu".into()));
     assert_eq!(loaded.inventory.host("m1").unwrap().endpoint.pin.as_deref(), Some("c/m1"));

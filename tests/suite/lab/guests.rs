@@ -8,7 +8,7 @@ use super::{Place, Said, lab};
 
 /// A guest on each hypervisor, by the kind of its network.
 const KINDS: [&str; 3] = ["nat", "bridge", "macvtap"];
-const PLAYBOOK: &str = "- hosts: members\n  roles: [guest]\n";
+const PLAYBOOK: &str = "- hosts: guests\n  roles: [guest]\n";
 
 struct Guests {
     place: Place,
@@ -28,8 +28,8 @@ impl Guests {
         guests
     }
 
-    /// Adds clusters whose members are the guests. The one behind NAT is reached by way of its hypervisor, and belongs to
-    /// a cluster of its own: members elsewhere could not reach it.
+    /// Adds a cluster whose members are guests. The one behind NAT is reached by way of its hypervisor, and is no member: those
+    /// elsewhere could not reach it.
     fn write_inventory(&self) {
         let folder = &self.place.folder;
         let interfaces = ["network: default", "bridge: br0", "macvtap: eth0"];
@@ -39,18 +39,19 @@ impl Guests {
             "vcpus: 1, memory: 512MiB, disk: {{ base: /srv/guest.qcow2, size: 4GiB, cache: unsafe }}, admin: {{ user: ops, ssh_keys: '{}' }}",
             key.trim()
         );
-        writeln!(text, "clusters:").unwrap();
-        for (index, kind) in KINDS.iter().enumerate() {
+        let nat = (self.place.hosts[0].name(), &self.addresses[0], interfaces[0]);
+        let (hypervisor, address, interface) = nat;
+        writeln!(
+            text,
+            "hosts:\n  nat: {{ groups: [others], hypervisor: {hypervisor}, interfaces: [{{ {interface}, ip: {address}/24 }}] }}\ngroups:\n  others: {{ ssh_via: hypervisor, guest: {{ {guest} }} }}\nclusters:\n  lab:\n    guest: {{ {guest} }}\n    members:"
+        )
+        .unwrap();
+        for (index, kind) in KINDS.iter().enumerate().skip(1) {
             let (hypervisor, address, interface) =
                 (self.place.hosts[index].name(), &self.addresses[index], interfaces[index]);
-            let via = if *kind == "nat" { "hypervisor" } else { "direct" };
-            if *kind != "macvtap" {
-                let cluster = if *kind == "nat" { "apart" } else { "lab" };
-                writeln!(text, "  {cluster}:\n    guest: {{ {guest} }}\n    members:").unwrap();
-            }
             writeln!(
                 text,
-                "      {kind}: {{ hypervisor: {hypervisor}, ssh_via: {via}, interfaces: [{{ {interface}, ip: {address}/24 }}] }}"
+                "      {kind}: {{ hypervisor: {hypervisor}, interfaces: [{{ {interface}, ip: {address}/24 }}] }}"
             )
             .unwrap();
         }
@@ -79,6 +80,7 @@ fn guests_are_reached_by_the_path_of_their_network_and_suffer_their_faults() {
     only_the_pinned_key_is_believed(&guests);
     nat_is_reached_only_through_its_hypervisor(&guests);
     macvtap_is_not_reached_from_its_own_hypervisor(&guests);
+    one_that_is_no_member_is_looked_after(&guests);
     a_clock_moves(&guests);
     a_frozen_guest_answers_nothing(&guests);
     a_killed_guest_is_gone(&guests);
@@ -87,7 +89,7 @@ fn guests_are_reached_by_the_path_of_their_network_and_suffer_their_faults() {
 fn all_answer_with_cloud_init_done(guests: &Guests) {
     let said = guests.place.folder.run(&[
         "exec",
-        "members",
+        "guests",
         "--",
         "sh",
         "-c",
@@ -131,6 +133,30 @@ fn macvtap_is_not_reached_from_its_own_hypervisor(guests: &Guests) {
     guests.place.exec(2, &ping).ends(2);
     // Guests of different hypervisors are on one Ethernet.
     guests.exec("macvtap", &format!("ping -q -c 1 -W 2 {}", guests.addresses[1])).ends(0);
+}
+
+fn one_that_is_no_member_is_looked_after(guests: &Guests) {
+    let folder = &guests.place.folder;
+    let hypervisor = guests.place.hosts[0].name();
+    let status = folder.run(&["status", "--limit", "nat"]).ends(0);
+    let row = status.stdout.lines().find(|line| line.trim_start().starts_with("nat ")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["nat", hypervisor, "running"]);
+    let left = folder.run(&["drain", hypervisor, "--yes"]).ends(0);
+    assert!(left.stdout.contains("nat stay there: only members move"), "{}", left.stdout);
+    folder.run(&["undrain", hypervisor, "--yes"]).ends(0);
+
+    let text = folder.read("inventory.yaml");
+    folder.write("inventory.yaml", &text.replace("groups: [others],", "groups: [others], guest: { memory: 640MiB },"));
+    let updated = folder.run(&["playbook", "guest.yaml", "--limit", "nat"]).ends(0);
+    assert!(updated.stdout.contains("`etcdrun playbook guest-restart.yaml -e guests=nat`"), "{}", updated.stdout);
+    let memory = || guests.place.exec(0, "virsh dominfo nat | sed -n 's/^Used memory: *//p'").ends(0).stdout;
+    assert!(memory().contains("524288 KiB"), "it was not restarted: {}", memory());
+    folder.run(&["playbook", "guest-restart.yaml", "-e", "guests=nat"]).ends(0);
+    assert!(memory().contains("655360 KiB"), "{}", memory());
+    let refused = folder.run(&["playbook", "guest-rebuild.yaml", "-e", "guests=nat"]).ends(2);
+    assert!(refused.stdout.contains("nat has no `data_disk`"), "{}", refused.stdout);
+    let member = folder.run(&["playbook", "guest-restart.yaml", "-e", "guests=bridge"]).ends(0);
+    assert!(member.stdout.contains("0 tasks on 0 hosts"), "members have their turns: {}", member.stdout);
 }
 
 fn a_clock_moves(guests: &Guests) {

@@ -17,6 +17,7 @@ mod clients;
 mod config;
 mod error;
 mod http;
+mod keys;
 pub mod lead;
 pub mod observe;
 mod pace;
@@ -42,6 +43,10 @@ pub use canary::{Canary, Sight};
 pub use client::{Credential, MemberClient, url};
 pub use config::{ServerConfig, environment};
 pub use error::EtcdError;
+pub use keys::{
+    Before, DeclaredValue, KeyChange, KeysError, RequestLimits, Wish, all_keys, differing_keys, expand_keys,
+    shown as shown_key, transactions, write_keys,
+};
 pub use pace::Pace;
 pub use record::{ClusterRecord, Phase, TurnRecord};
 pub use sections::load_inventory;

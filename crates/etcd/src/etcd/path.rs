@@ -300,7 +300,7 @@ fn best(
     Err(error(
         RELEASE_KNOWN.id,
         format!("the path from {from} to {target} needs a {major}.{minor}, and {has}"),
-        format!("add {wanted} or a later {major}.{minor} to `etcd_releases`, with its `sha256`"),
+        format!("add {wanted} or a later {major}.{minor} to `etcd_releases`: `etcdrun releases add {wanted}`"),
     ))
 }
 
@@ -308,7 +308,7 @@ fn unlisted(version: Version) -> PathError {
     error(
         RELEASE_KNOWN.id,
         format!("etcd {version} is not in `etcd_releases`"),
-        format!("add {version} to the inventory, with a `file` or a `url` and its `sha256`"),
+        format!("add {version} to the inventory: `etcdrun releases add {version}`"),
     )
 }
 
@@ -381,7 +381,7 @@ mod tests {
         // What already runs must be at hand, or something newer.
         assert!(
             way("3.5.34 3.6.16", "3.7.2", ALL)
-                .ends_with("add 3.6.16 or a later 3.6 to `etcd_releases`, with its `sha256`")
+                .ends_with("add 3.6.16 or a later 3.6 to `etcd_releases`: `etcdrun releases add 3.6.16`")
         );
     }
 
@@ -389,7 +389,7 @@ mod tests {
     fn what_is_missing_is_named() {
         assert_eq!(
             way("3.5.34", "3.7.2", "3.7.2"),
-            "release-known: the path from 3.5.34 to 3.7.2 needs a 3.6, and `etcd_releases` has no 3.6; add 3.6.11 or a later 3.6 to `etcd_releases`, with its `sha256`"
+            "release-known: the path from 3.5.34 to 3.7.2 needs a 3.6, and `etcd_releases` has no 3.6; add 3.6.11 or a later 3.6 to `etcd_releases`: `etcdrun releases add 3.6.11`"
         );
         assert!(way("3.4.45", "3.6.15", "3.5.20 3.6.15").contains("nothing newer of it than 3.5.20; add 3.5.32"));
         assert!(way("3.4.45", "3.5.33", ALL).contains("add 3.5.33 to the inventory"));

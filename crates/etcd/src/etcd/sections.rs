@@ -1,19 +1,26 @@
 //! What the sections of a cluster must agree on, once all files have merged.
 
+mod logs;
+
 use std::{collections::HashMap, path::PathBuf};
 
-use super::{advisories::Concern, settings};
+use super::{
+    advisories::{Concern, is_forbidden},
+    keys::expand_keys,
+    settings,
+};
 use crate::{
     inventory::{
         self, Cluster, Host, Inventory,
         sections::{
-            AuthMethod, AuthSection, BalancerSection, CaSection, ChronySection, EtcdSection, MemberTls, Release,
-            TimeSource, TlsSection,
+            AuthMethod, AuthRole, AuthSection, BalancerSection, CaSection, ChronySection, EtcdSection,
+            FluentbitSection, KeyEntry, KeyProblem, KeysSection, MAX_REQUEST, MemberTls, Presence, Release, TimeSource,
+            TlsSection, request_size,
         },
     },
     model::{Span, Version},
     pki::{self, PkiError},
-    source::{Diagnostic, Diagnostics, Node, Sources, did_you_mean, from_node, is_sealed},
+    source::{self, Diagnostic, Diagnostics, Node, Sources, did_you_mean, from_node, is_sealed},
 };
 
 /// Loads inventories, and checks what etcd and its certificates ask of them.
@@ -95,7 +102,11 @@ impl Check<'_> {
         {
             self.balancer(&balancer, &tls);
         }
-        self.not_carried_out();
+        self.keys();
+        if let Some(logs) = self.section::<FluentbitSection>("fluentbit") {
+            let found = logs::problems(self.cluster, self.inventory, &logs, self.sources);
+            found.into_iter().for_each(|diagnostic| self.diagnostics.push(diagnostic));
+        }
         let cluster = self.cluster;
         if let (Some(node), Some(etcd)) = (cluster.sections.get("etcd"), &etcd) {
             self.etcd(etcd, node, auth.as_ref());
@@ -103,18 +114,6 @@ impl Check<'_> {
         }
         for host in cluster.members.iter().map(|id| self.inventory.host_by_id(*id)) {
             self.member(host, auth.as_ref());
-        }
-    }
-
-    /// Sections that nothing of the program reads.
-    fn not_carried_out(&mut self) {
-        if let Some(node) = self.cluster.sections.get("fluentbit") {
-            let message = format!(
-                "the section `fluentbit` of `{}` has no effect: etcdrun does not configure it yet",
-                self.cluster.name
-            );
-            let help = "remove it, or use `cluster.fluentbit` in your own playbook";
-            self.diagnostics.push(Diagnostic::warning(node.span, message).help(help));
         }
     }
 
@@ -164,6 +163,38 @@ impl Check<'_> {
             found.push(Diagnostic::error(place("makestep"), message));
         }
         found.into_iter().for_each(|diagnostic| self.diagnostics.push(diagnostic));
+    }
+
+    /// Values may be templates, so what can be said without them is said.
+    fn keys(&mut self) {
+        let Some(node) = self.cluster.sections.get("keys") else { return };
+        let Some(Some(keys)) = source::check::<Option<KeysSection>>(node, &mut Diagnostics::default()) else { return };
+        let keys = match expand_keys(&keys) {
+            Ok(keys) => keys,
+            Err(problems) => {
+                for KeyProblem { key, message, help } in problems {
+                    let span = key_place(node, &key).unwrap_or(node.span);
+                    self.diagnostics.push(Diagnostic::error(span, message).help(help));
+                }
+                return;
+            }
+        };
+        let etcd = self.section::<EtcdSection>("etcd").unwrap_or_default();
+        let limit = etcd.settings.get("max-request-bytes").map_or(Some(MAX_REQUEST), |limit| limit.0.parse().ok());
+        for (key, KeyEntry(declared)) in &keys {
+            let length = match &declared.src {
+                Some(src) => std::fs::metadata(src).ok().and_then(|file| usize::try_from(file.len()).ok()),
+                None => declared.value().map(|value| value.len()),
+            };
+            let size = request_size(key.len(), length.unwrap_or_default());
+            if limit.is_some_and(|limit| size > limit) {
+                let limit = limit.unwrap_or_default();
+                let message = format!("the value of `{key}` is too large: etcd accepts {limit} bytes in a request");
+                let help = "keep it elsewhere, or raise `max-request-bytes` in `etcd.settings`";
+                let span = key_place(node, key).unwrap_or(node.span);
+                self.diagnostics.push(Diagnostic::error(span, message).help(help));
+            }
+        }
     }
 
     /// A section whose values are all known; nothing if a template in it must be rendered first.
@@ -262,25 +293,52 @@ impl Check<'_> {
                 self.diagnostics.push(Diagnostic::error(span, message).help(help));
             }
             let user = user.clone().unwrap_or_default();
+            if user.state == Presence::Absent {
+                let has_more = user.password.is_some() || !user.roles.is_empty();
+                removal_problem("user", name, has_more, span).into_iter().for_each(|it| self.diagnostics.push(it));
+                continue;
+            }
             if auth.method() == AuthMethod::Password && user.password.is_none() && name != "root" {
                 let message = format!("the user `{name}` has no password");
                 self.diagnostics.push(
                     Diagnostic::error(span, message).help("add `password: !age |`, see `etcdrun secret encrypt`"),
                 );
             }
-            for role in user.roles.iter().filter(|role| *role != "root" && !auth.roles.contains_key(*role)) {
-                let help = did_you_mean(role, auth.roles.keys().map(String::as_str));
-                let message = format!("the user `{name}` has the role `{role}`, which is not in `roles`");
-                self.diagnostics.push(Diagnostic::error(span, message).maybe_help(help));
+            let is_absent = |role: &Option<AuthRole>| role.as_ref().is_some_and(|role| role.state == Presence::Absent);
+            for role in user.roles.iter().filter(|role| *role != "root") {
+                match auth.roles.get(role) {
+                    Some(known) if is_absent(known) => {
+                        let message = format!("the user `{name}` has the role `{role}`, which is to be absent");
+                        let help = format!("remove it from `roles` of `{name}`, or remove its `state: absent`");
+                        self.diagnostics.push(Diagnostic::error(span, message).help(help));
+                    }
+                    Some(_) => {}
+                    None => {
+                        let help = did_you_mean(role, auth.roles.keys().map(String::as_str));
+                        let message = format!("the user `{name}` has the role `{role}`, which is not in `roles`");
+                        self.diagnostics.push(Diagnostic::error(span, message).maybe_help(help));
+                    }
+                }
             }
         }
         let roles = self.cluster.sections.get("auth").and_then(|node| node.as_map()?.get("roles"));
         for (name, role) in &auth.roles {
-            let permissions = role.iter().flat_map(|role| &role.permissions);
-            if permissions.into_iter().any(|permission| permission.key.is_some() == permission.prefix.is_some()) {
-                let span = roles.map(|roles| place(roles, name)).or(self.cluster.span);
-                let message = format!("a permission of the role `{name}` needs one of `key` and `prefix`");
-                self.diagnostics.push(Diagnostic::error(span, message));
+            let span = roles.map(|roles| place(roles, name)).or(self.cluster.span);
+            let Some(role) = role else { continue };
+            if role.state == Presence::Absent {
+                let has_more = !role.permissions.is_empty();
+                removal_problem("role", name, has_more, span).into_iter().for_each(|it| self.diagnostics.push(it));
+                continue;
+            }
+            for (index, permission) in role.permissions.iter().enumerate() {
+                if let Some((problem, help)) = permission.problem() {
+                    let message = format!("a permission of the role `{name}` {problem}");
+                    self.diagnostics.push(Diagnostic::error(span, message).help(help));
+                } else if role.permissions[..index].iter().any(|other| other.has_keys_of(permission)) {
+                    let message = format!("two permissions of the role `{name}` are about the same keys");
+                    let help = "etcd has one for each range of keys: keep one, with the `access` that is meant";
+                    self.diagnostics.push(Diagnostic::error(span, message).help(help));
+                }
             }
         }
     }
@@ -405,10 +463,12 @@ impl Check<'_> {
             self.diagnostics.push(Diagnostic::error(span, message));
             return;
         }
-        if version.series() == (3, 5) && version.patch < 3 {
+        if is_forbidden(version) {
             let message = format!("etcd {version} can lose data: 3.5.0 to 3.5.2 must not be run");
             self.diagnostics.push(Diagnostic::error(span, message).help("use the newest 3.5"));
-        } else if let Some(concern) = Concern::of(version) {
+            return;
+        }
+        if let Some(concern) = Concern::of(version) {
             let message = format!("etcd {version} has known problems: {}", concern.told());
             let help = format!("use {} or later", concern.fixed_in);
             self.diagnostics.push(Diagnostic::warning(span, message).help(help));
@@ -417,10 +477,21 @@ impl Check<'_> {
         if !self.inventory.etcd_releases.is_empty() && !self.releases.contains_key(&version) {
             let known: Vec<String> = self.inventory.etcd_releases.keys().map(ToString::to_string).collect();
             let message = format!("etcd {version} is not in `etcd_releases`");
-            let help = format!("add it with its `sha256`, or use one of: {}", known.join(", "));
+            let help = format!("run `etcdrun releases add {version}`, or use one of: {}", known.join(", "));
             self.diagnostics.push(Diagnostic::error(span, message).help(help));
         }
     }
+}
+
+/// A user or role that is to be absent has nothing else, and is not root.
+fn removal_problem(what: &str, name: &str, has_more: bool, span: Option<Span>) -> Option<Diagnostic> {
+    if name == "root" {
+        let message = format!("the {what} `root` cannot be absent: etcd needs it while authentication is enabled");
+        let help = "remove `state: absent`; without authentication, write `auth: { enabled: false }`";
+        return Some(Diagnostic::error(span, message).help(help));
+    }
+    let message = format!("the {what} `{name}` is to be absent, but its entry has more than `state`");
+    has_more.then(|| Diagnostic::error(span, message).help("remove the rest, or `state: absent`"))
 }
 
 fn is_encrypted(path: &str) -> bool {

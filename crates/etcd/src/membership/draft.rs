@@ -207,7 +207,7 @@ impl<F: Files> Draft<'_, F> {
         let taken =
             |what: String| Refusal::input(format!("the name `{name}` is taken: it is {what}"), "choose another");
         match inventory.host(name).map(|host| &host.kind) {
-            Some(HostKind::Member { cluster, .. }) if *cluster == self.cluster.name => {
+            Some(HostKind::Member { cluster }) if *cluster == self.cluster.name => {
                 match self.situation.condition(name) {
                     Condition::Gone => Ok(true),
                     _ if self.request.verb == Verb::Replace || self.request.verb == Verb::Move => {
@@ -216,7 +216,7 @@ impl<F: Files> Draft<'_, F> {
                     _ => Err(taken(format!("already a member of `{cluster}`"))),
                 }
             }
-            Some(HostKind::Member { cluster, .. }) => Err(taken(format!("a member of `{cluster}`"))),
+            Some(HostKind::Member { cluster }) => Err(taken(format!("a member of `{cluster}`"))),
             Some(HostKind::Hypervisor) => Err(taken("a hypervisor".into())),
             Some(HostKind::Plain) => Err(taken("a host".into())),
             None if inventory.group(name).is_some() => Err(taken("a group".into())),

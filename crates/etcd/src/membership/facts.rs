@@ -1,7 +1,7 @@
 //! What the inventory knows of a member, as far as it matters here.
 
 use crate::{
-    inventory::{Host, HostKind, Inventory},
+    inventory::{Host, Inventory},
     membership::{Listing, Refusal},
     model::Value,
     source::{Node, did_you_mean},
@@ -21,10 +21,7 @@ impl Facts {
     pub fn of(host: &Host) -> Self {
         let member = host.var("member").and_then(Node::as_map);
         let field = |name: &str| member.and_then(|member| member.get(name));
-        let hypervisor = match &host.kind {
-            HostKind::Member { hypervisor, .. } => hypervisor.as_ref().map(ToString::to_string),
-            _ => None,
-        };
+        let hypervisor = host.hypervisor.as_ref().map(ToString::to_string);
         let interfaces = field("interfaces").map(Node::to_value);
         Self {
             name: host.name.to_string(),
@@ -42,12 +39,11 @@ impl Facts {
 
 /// The member of a name, and its cluster.
 pub fn member<'i>(inventory: &'i Inventory, name: &str) -> Result<(&'i Host, &'i str), Refusal> {
-    let members = || inventory.hosts().filter(|host| matches!(host.kind, HostKind::Member { .. }));
-    let found = members().find(|host| host.name.as_str() == name);
-    if let Some((host, HostKind::Member { cluster, .. })) = found.map(|host| (host, &host.kind)) {
+    if let Some((host, cluster)) = inventory.host(name).and_then(|host| Some((host, host.cluster()?))) {
         return Ok((host, cluster.as_str()));
     }
-    let names: Vec<&str> = members().map(|host| host.name.as_str()).collect();
+    let members = inventory.hosts().filter(|host| host.cluster().is_some());
+    let names: Vec<&str> = members.map(|host| host.name.as_str()).collect();
     let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| format!("there are {}", names.join(", ")));
     Err(Refusal::input(format!("there is no member `{name}` in the inventory"), help))
 }

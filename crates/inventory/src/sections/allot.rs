@@ -1,4 +1,4 @@
-//! Gives members what their cluster has for all of them: a hypervisor by `placement`, an address by `address_pool`.
+//! Gives hosts what their cluster or group has for all of them: a hypervisor by `placement`, an address by `address_pool`.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -10,13 +10,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    draft::{Draft, DraftKind},
+    draft::{Draft, DraftKind, HostDraft},
     entry::{Cidr, Interface, Ip, OneOrMany, Parsed},
+    hierarchy::Levels,
     model::Span,
-    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, from_node},
+    source::{Diagnostic, Diagnostics, Key, Kind, Map, Node, Vars, from_node},
 };
 
-/// Addresses for members that name no interfaces, in the order of the members.
+/// Addresses for hosts that name no interfaces, in the order of the hosts.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct AddressPool {
@@ -34,7 +35,7 @@ pub(in super::super) struct AddressPool {
     dns: Vec<Parsed<Ip>>,
 }
 
-/// Placement of members without a hypervisor: the zone, then the hypervisor, with the fewest members of their cluster.
+/// Placement of hosts without a hypervisor: the zone, then the hypervisor, with the fewest hosts of their cluster or group.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in super::super) struct Placement {
@@ -42,29 +43,66 @@ pub(in super::super) struct Placement {
     hypervisors: Option<OneOrMany>,
 }
 
-/// Fills in what members leave to their clusters, before anything else looks at them.
-pub(in super::super) fn allot(draft: &mut Draft, diagnostics: &mut Diagnostics) {
-    let clusters: Vec<Arc<str>> = draft.clusters.keys().cloned().collect();
+/// A cluster, or a group of other hosts, that has something for its hosts.
+struct Owner {
+    name: Arc<str>,
+    placement: Option<(Placement, Span)>,
+    pool: Option<(AddressPool, Span)>,
+    hosts: Vec<Arc<str>>,
+}
+
+/// Fills in what hosts leave to their clusters and groups, before anything else looks at them.
+pub(in super::super) fn allot(draft: &mut Draft, levels: &Levels, diagnostics: &mut Diagnostics) {
     let mut taken = addresses(draft);
-    for cluster in clusters {
-        place(draft, &cluster, diagnostics);
-        address(draft, &cluster, &mut taken, diagnostics);
+    for owner in owners(draft, levels) {
+        if let Some((placement, span)) = &owner.placement {
+            place(draft, &owner, placement, *span, diagnostics);
+        }
+        if let Some((pool, span)) = &owner.pool {
+            address(draft, &owner, pool, *span, &mut taken, diagnostics);
+        }
     }
 }
 
-fn section<T: serde::de::DeserializeOwned>(draft: &Draft, cluster: &str, name: &str) -> Option<(T, Span)> {
-    let node = draft.clusters.get(cluster)?.sections.get(name)?;
+fn owners(draft: &Draft, levels: &Levels) -> Vec<Owner> {
+    let owner = |name: &Arc<str>, sections: &Vars| Owner {
+        name: name.clone(),
+        placement: section(sections, "placement"),
+        pool: section(sections, "address_pool"),
+        hosts: Vec::new(),
+    };
+    let has_some = |owner: &Owner| owner.placement.is_some() || owner.pool.is_some();
+    let clusters = draft.clusters.iter().map(|(name, cluster)| owner(name, &cluster.sections)).filter(has_some);
+    let clusters = clusters.map(|owner| {
+        let is_member = |kind: &DraftKind| matches!(kind, DraftKind::Member(of) if *of == owner.name);
+        let hosts = draft.hosts.iter().filter(|(_, host)| is_member(&host.kind)).map(|(name, _)| name.clone());
+        Owner { hosts: hosts.collect(), ..owner }
+    });
+    let groups = draft.groups.iter().map(|(name, group)| owner(name, &group.sections)).filter(has_some);
+    let groups = groups.map(|owner| {
+        let members = levels.get(&owner.name).map_or(&[][..], |level| &level.members);
+        let hosts = members.iter().filter_map(|id| draft.hosts.get_index(id.index()));
+        let hosts = hosts.filter(|(_, host)| can_be_guest(host)).map(|(name, _)| name.clone());
+        Owner { hosts: hosts.collect(), ..owner }
+    });
+    clusters.chain(groups).collect()
+}
+
+/// A host that says where it is, and nothing of a guest, is an existing one.
+fn can_be_guest(host: &HostDraft) -> bool {
+    let has = |field: &str| host.fields.contains_key(field);
+    let says = |name: &str| host.vars.contains_key(name) || host.file_vars.contains_key(name);
+    let is_somewhere = has("address") || has("port") || ["ansible_host", "ansible_port"].into_iter().any(says);
+    host.kind == DraftKind::Plain && (!is_somewhere || ["hypervisor", "guest", "interfaces"].into_iter().any(has))
+}
+
+fn section<T: serde::de::DeserializeOwned>(sections: &Vars, name: &str) -> Option<(T, Span)> {
+    let node = sections.get(name)?;
     // What is wrong with its shape was reported when the file was read.
     from_node(node).ok().map(|section| (section, node.span))
 }
 
-fn members<'d>(draft: &'d Draft, cluster: &str) -> impl Iterator<Item = &'d Arc<str>> {
-    let is_member = move |kind: &DraftKind| matches!(kind, DraftKind::Member(of) if **of == *cluster);
-    draft.hosts.iter().filter(move |(_, host)| is_member(&host.kind)).map(|(name, _)| name)
-}
-
-fn place(draft: &mut Draft, cluster: &str, diagnostics: &mut Diagnostics) {
-    let Some((placement, span)) = section::<Placement>(draft, cluster, "placement") else { return };
+fn place(draft: &mut Draft, owner: &Owner, placement: &Placement, span: Span, diagnostics: &mut Diagnostics) {
     let all = draft.hosts.iter().filter(|(_, host)| host.kind == DraftKind::Hypervisor).map(|(name, _)| name.clone());
     let all: Vec<Arc<str>> = all.collect();
     let choice: Vec<Arc<str>> = match &placement.hypervisors {
@@ -84,14 +122,13 @@ fn place(draft: &mut Draft, cluster: &str, diagnostics: &mut Diagnostics) {
     let zones: BTreeMap<Arc<str>, String> = choice.iter().map(|name| (name.clone(), zone(name))).collect();
     let mut in_zone: BTreeMap<String, usize> = BTreeMap::new();
     let mut on_host: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let names: Vec<Arc<str>> = members(draft, cluster).cloned().collect();
     let hypervisor =
         |draft: &Draft, name: &str| draft.hosts[name].fields.get("hypervisor").and_then(Node::as_str).map(Arc::from);
-    for placed in names.iter().filter_map(|name| hypervisor(draft, name)) {
+    for placed in owner.hosts.iter().filter_map(|name| hypervisor(draft, name)) {
         *in_zone.entry(zones.get(&placed).cloned().unwrap_or_default()).or_default() += 1;
         *on_host.entry(placed).or_default() += 1;
     }
-    for name in &names {
+    for name in &owner.hosts {
         if hypervisor(draft, name).is_some() {
             continue;
         }
@@ -100,7 +137,7 @@ fn place(draft: &mut Draft, cluster: &str, diagnostics: &mut Diagnostics) {
             (zone, on_host.get(*host).copied().unwrap_or(0))
         });
         let Some(best) = fewest.cloned() else {
-            diagnostics.error(span, "there is no hypervisor to place members on");
+            diagnostics.error(span, format!("there is no hypervisor to place the hosts of `{}` on", owner.name));
             return;
         };
         *in_zone.entry(zones[&best].clone()).or_default() += 1;
@@ -117,8 +154,14 @@ fn addresses(draft: &Draft) -> HashSet<IpAddr> {
     written.collect()
 }
 
-fn address(draft: &mut Draft, cluster: &str, taken: &mut HashSet<IpAddr>, diagnostics: &mut Diagnostics) {
-    let Some((pool, span)) = section::<AddressPool>(draft, cluster, "address_pool") else { return };
+fn address(
+    draft: &mut Draft,
+    owner: &Owner,
+    pool: &AddressPool,
+    span: Span,
+    taken: &mut HashSet<IpAddr>,
+    diagnostics: &mut Diagnostics,
+) {
     let (Some(first), Some(last)) = (&pool.first, &pool.last) else {
         let help = "for example `first: 192.168.121.10/24` and `last: 192.168.121.50`";
         diagnostics.push(Diagnostic::error(span, "`address_pool` needs `first` and `last`").help(help));
@@ -130,22 +173,21 @@ fn address(draft: &mut Draft, cluster: &str, taken: &mut HashSet<IpAddr>, diagno
         return;
     }
     taken.extend(pool.gateway.as_ref().map(|gateway| gateway.0.0));
-    let names: Vec<Arc<str>> = members(draft, cluster).cloned().collect();
     let mut next = Some(first.addr());
-    for name in names {
-        if draft.hosts[&*name].fields.contains_key("interfaces") {
+    for name in &owner.hosts {
+        if draft.hosts[&**name].fields.contains_key("interfaces") {
             continue;
         }
         while let Some(ip) = next.filter(|ip| taken.contains(ip)) {
             next = following(ip, last);
         }
         let Some(ip) = next else {
-            diagnostics.error(span, format!("the address pool of `{cluster}` has no address left for `{name}`"));
+            diagnostics.error(span, format!("the address pool of `{}` has no address left for `{name}`", owner.name));
             return;
         };
         taken.insert(ip);
-        let interface = interface(&pool, span, &format!("{ip}/{}", first.prefix_len()));
-        draft.hosts[&*name].fields.insert("interfaces".into(), Node::new(span, Kind::Seq(vec![interface])));
+        let interface = interface(pool, span, &format!("{ip}/{}", first.prefix_len()));
+        draft.hosts[&**name].fields.insert("interfaces".into(), Node::new(span, Kind::Seq(vec![interface])));
     }
 }
 

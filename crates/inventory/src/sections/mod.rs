@@ -11,8 +11,10 @@ mod balancer;
 mod chrony;
 mod clients;
 mod etcd;
+mod fluentbit;
 mod guest;
 mod hypervisor;
+mod keys;
 mod placement;
 mod tls;
 
@@ -28,8 +30,15 @@ pub use balancer::BalancerSection;
 pub use chrony::{ChronySection, Makestep, TimeSource};
 pub use clients::{ClientName, EtcdClient};
 pub use etcd::{Compaction, CompactionMode, Discovery, EtcdSection, LogLevel, Metrics, MetricsLevel, Release};
+pub use fluentbit::{
+    FileInput, FluentbitSection, Forward, JournalInput, LogBuffer, LogMetrics, LogSettings, LogSettingsClient, Program,
+    is_tag,
+};
 pub(super) use guest::GuestSection;
 pub(super) use hypervisor::{Image, Network, NetworkMode, Pool};
+pub use keys::{
+    DeclaredKey, KeyEntry, KeyProblem, KeysSection, MAX_OPERATIONS, MAX_REQUEST, key_problems, request_size,
+};
 pub(super) use placement::check as check_placement;
 pub use tls::{CaSection, KeyAlgorithm, MemberTls, NextCa, TlsSection};
 
@@ -55,9 +64,20 @@ pub(super) fn check(name: &str, node: &Node, diagnostics: &mut Diagnostics) {
         "backup" => drop(source::check::<BackupSection>(node, diagnostics)),
         "balancer" => drop(source::check::<BalancerSection>(node, diagnostics)),
         "chrony" => drop(source::check::<ChronySection>(node, diagnostics)),
+        "fluentbit" => drop(source::check::<FluentbitSection>(node, diagnostics)),
+        "keys" => drop(source::check::<Option<KeysSection>>(node, diagnostics)),
         "clients" => drop(source::check::<Vec<EtcdClient>>(node, diagnostics)),
         _ => {}
     }
+}
+
+/// Whether something is to be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    #[default]
+    Present,
+    Absent,
 }
 
 /// A single value as it was written: a text, a number, true or false.

@@ -7,7 +7,7 @@ use crate::{
     entry::Interface,
     model::Span,
     source::{Diagnostic, Diagnostics, Kind, Node, from_node},
-    types::{Cluster, Host, HostKind, Inventory},
+    types::{Cluster, Host, Inventory},
 };
 
 /// Reports layouts that cannot work, or do not survive what a cluster is there to survive.
@@ -15,21 +15,21 @@ pub(in super::super) fn check(inventory: &Inventory, diagnostics: &mut Diagnosti
     for cluster in inventory.clusters() {
         let members: Vec<&Host> = cluster.members.iter().map(|id| inventory.host_by_id(*id)).collect();
         // Machines that something else has made are where they are.
-        if members.iter().all(|member| member.endpoint.pin.is_none()) {
+        if !members.iter().any(|member| member.is_guest()) {
             continue;
         }
         check_quorum(cluster, &members, diagnostics);
         check_zones(cluster, &members, diagnostics);
-        check_networks(inventory, &members, diagnostics);
-        members.iter().for_each(|member| check_way(member, diagnostics));
+        check_reach(inventory, &members, diagnostics);
+    }
+    for guest in inventory.hosts().filter(|host| host.is_guest()) {
+        check_addresses(inventory, guest, diagnostics);
+        check_way(guest, diagnostics);
     }
 }
 
 fn hypervisor_of(member: &Host) -> Option<&str> {
-    match &member.kind {
-        HostKind::Member { hypervisor, .. } => hypervisor.as_ref().map(|name| name.as_str()),
-        _ => None,
-    }
+    member.hypervisor.as_ref().map(|name| name.as_str())
 }
 
 fn by<'h>(members: &[&'h Host], place: impl Fn(&'h Host) -> Option<&'h str>) -> BTreeMap<&'h str, Vec<&'h Host>> {
@@ -114,26 +114,23 @@ fn described(inventory: &Inventory, member: &Host, name: &str) -> Option<Network
     from_node::<Option<Network>>(node).ok().map(Option::unwrap_or_default)
 }
 
-/// Peers talk to each other by the first interface.
-fn check_networks(inventory: &Inventory, members: &[&Host], diagnostics: &mut Diagnostics) {
-    for member in members {
-        for (interface, span) in interfaces_of(member) {
-            let Some(network) = interface.network.as_ref().and_then(|name| described(inventory, member, name)) else {
-                continue;
-            };
-            let (Some(ip), Some(own)) = (&interface.ip, &network.address) else { continue };
-            let (ip, own) = (ip.0.0, own.0.0);
-            if !own.contains(&ip.addr()) {
-                let message = format!("{} is not in the network {} of its hypervisor", ip.addr(), own.trunc());
-                diagnostics.error(span, message);
-            } else if ip.addr() == own.addr() {
-                diagnostics.error(span, format!("{} is the hypervisor's own address in this network", ip.addr()));
-            }
+fn check_addresses(inventory: &Inventory, guest: &Host, diagnostics: &mut Diagnostics) {
+    for (interface, span) in interfaces_of(guest) {
+        let Some(network) = interface.network.as_ref().and_then(|name| described(inventory, guest, name)) else {
+            continue;
+        };
+        let (Some(ip), Some(own)) = (&interface.ip, &network.address) else { continue };
+        let (ip, own) = (ip.0.0, own.0.0);
+        if !own.contains(&ip.addr()) {
+            let message = format!("{} is not in the network {} of its hypervisor", ip.addr(), own.trunc());
+            diagnostics.error(span, message);
+        } else if ip.addr() == own.addr() {
+            diagnostics.error(span, format!("{} is the hypervisor's own address in this network", ip.addr()));
         }
     }
-    check_reach(inventory, members, diagnostics);
 }
 
+/// Peers talk to each other by the first interface.
 fn check_reach(inventory: &Inventory, members: &[&Host], diagnostics: &mut Diagnostics) {
     let shut = members.iter().filter_map(|member| {
         let (interface, span) = interfaces_of(member).into_iter().next()?;

@@ -1,13 +1,13 @@
 //! Whether the inventory lists the release that a member is to run.
 
 use crate::{
-    inventory::{Host, HostKind, Inventory},
+    inventory::{Host, Inventory},
     source::{Diagnostic, Node},
 };
 
 /// What is missing, if something is.
 pub(super) fn without_release(inventory: &Inventory, host: &Host) -> Option<Diagnostic> {
-    let HostKind::Member { cluster, .. } = &host.kind else { return None };
+    let cluster = host.cluster()?;
     let etcd = field(host.var("member")?, "etcd");
     if etcd.is_some_and(Node::is_template) {
         return None;
@@ -17,7 +17,9 @@ pub(super) fn without_release(inventory: &Inventory, host: &Host) -> Option<Diag
         Some(version) => {
             let text = version.as_str()?;
             (!inventory.etcd_releases.contains_key(text)).then(|| {
-                let help = "list it there with its `sha256`, and a `url` or a `file`; releases of etcd come with a file SHA256SUMS";
+                let help = format!(
+                    "run `etcdrun releases add {text}`, or list it there with its `sha256`, and a `url` or a `file`"
+                );
                 Diagnostic::error(version.span, format!("etcd {text} is not in `etcd_releases`")).help(help)
             })
         }

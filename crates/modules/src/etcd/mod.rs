@@ -20,6 +20,7 @@ mod elsewhere;
 pub(super) mod found;
 pub(super) mod gate;
 pub(super) mod hosts;
+pub(super) mod keys;
 pub(super) mod member;
 pub(super) mod move_leader;
 pub(super) mod order;

@@ -18,15 +18,15 @@ const BODY: &str = concat!(include_str!("libvirt.sh"), include_str!("guest_prefl
 /// etcd wants its writes on disk within this.
 const SLOW_FSYNC_MS: f64 = 10.0;
 
-/// Checks that a hypervisor can run the guests of its members: memory, processors and disk space for those that do not
+/// Checks that a hypervisor can run its guests: memory, processors and disk space for those that do not
 /// exist yet; pools, networks, bridges and base images by name; addresses that are already in use. Read-only.
 ///
 /// It reports all problems at once, including disks with a slow fsync and networks that end at the hypervisor.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestPreflight {
-    /// The members on the hypervisor, each in the form of `member`.
-    members: Vec<Value>,
+    /// The guests on the hypervisor, each in the form of `guest`.
+    guests: Vec<Value>,
     /// The pools that will be created, by name, with their `path`.
     #[serde(default)]
     pools: Value,
@@ -43,7 +43,7 @@ impl Module for GuestPreflight {
     const EXAMPLE: &'static str = "\
 - name: Check the hypervisor
   guest_preflight:
-    members: \"{{ hypervisor.members | map('extract', hostvars, 'member') | list }}\"
+    guests: \"{{ hypervisor.guests | map('extract', hostvars, 'guest') | list }}\"
   on: hypervisor
   once_per: hypervisor
 ";
@@ -58,11 +58,11 @@ impl Module for GuestPreflight {
     }
 
     fn action(self, _: &BuildContext<'_>) -> Result<Action, ModuleError> {
-        let members: Result<Vec<Planned>, ModuleError> = self.members.iter().map(Planned::read).collect();
+        let guests: Result<Vec<Planned>, ModuleError> = self.guests.iter().map(Planned::read).collect();
         let names = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
         let pools = self.pools.as_object().cloned().unwrap_or_default();
         Ok(Action::Engine(Box::new(Check {
-            members: members?,
+            guests: guests?,
             pools,
             networks: names(&self.networks),
             images: names(&self.images),
@@ -90,8 +90,7 @@ enum Base {
 }
 
 impl Planned {
-    fn read(member: &Value) -> Result<Self, ModuleError> {
-        let guest = &member["guest"];
+    fn read(guest: &Value) -> Result<Self, ModuleError> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let size = |value: &Value| match value {
             Value::String(text) => {
@@ -114,7 +113,7 @@ impl Planned {
                 Base::Volume { pool, name: base }
             }
         });
-        let mut interfaces = member["interfaces"].clone();
+        let mut interfaces = guest["interfaces"].clone();
         for interface in interfaces.as_array_mut().into_iter().flatten() {
             // One server may be written without a list around it.
             if let Some(dns) = interface.get_mut("dns").filter(|dns| dns.is_string()) {
@@ -122,9 +121,9 @@ impl Planned {
             }
         }
         let interfaces = if interfaces.is_null() { Ok(Vec::new()) } else { serde_json::from_value(interfaces) };
-        let name = text(&member["name"]).unwrap_or_default();
+        let name = text(&guest["name"]).unwrap_or_default();
         Ok(Self {
-            cluster: text(&member["cluster"]).unwrap_or_default(),
+            cluster: text(&guest["cluster"]).unwrap_or_default(),
             vcpus: guest["vcpus"].as_u64().unwrap_or(2),
             memory: Some(size(&guest["memory"])?).filter(|size| *size > 0).unwrap_or(8 << 30),
             disks,
@@ -132,13 +131,13 @@ impl Planned {
             interfaces: interfaces
                 .map_err(|error| ModuleError::new(format!("the interfaces of {name} cannot be read: {error}")))?,
             name,
-            is_spread: member["is_spread"].as_bool().unwrap_or(false),
+            is_spread: guest["is_spread"].as_bool().unwrap_or(false),
         })
     }
 }
 
 struct Check {
-    members: Vec<Planned>,
+    guests: Vec<Planned>,
     pools: ValueMap,
     networks: BTreeSet<String>,
     images: BTreeSet<String>,
@@ -212,7 +211,7 @@ impl EngineAction for Check {
             }
             let found = Found::read(&first);
             let missing: Vec<&Planned> =
-                self.members.iter().filter(|member| !found.domains.contains_key(&member.name)).collect();
+                self.guests.iter().filter(|guest| !found.domains.contains_key(&guest.name)).collect();
             let mut report = Report::default();
             self.check_addresses(&found, &mut report);
             if !missing.is_empty() {
@@ -222,10 +221,10 @@ impl EngineAction for Check {
                 }
                 let found = Found::read(&asked);
                 self.check_room(&missing, &found, &mut report);
-                missing.iter().for_each(|member| self.check_parts(member, &found, &mut report));
+                missing.iter().for_each(|guest| self.check_parts(guest, &found, &mut report));
                 check_fsync(&found, &mut report);
             }
-            let names: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+            let names: Vec<&str> = missing.iter().map(|guest| guest.name.as_str()).collect();
             Ok(report.outcome().with("missing", names))
         })
     }
@@ -245,18 +244,18 @@ impl Check {
     /// What is only asked for guests that are to be made.
     fn questions(&self, missing: &[&Planned], found: &Found) -> Payload {
         let mut questions = BTreeSet::new();
-        for member in missing {
-            match &member.base {
+        for guest in missing {
+            match &guest.base {
                 Some(Base::File(path)) => questions.insert(format!("file {path}")),
                 Some(Base::Volume { pool, .. }) => questions.insert(format!("volumes {pool}")),
                 None => false,
             };
-            for interface in &member.interfaces {
+            for interface in &guest.interfaces {
                 if let Ok(Some(address)) = interface.address() {
                     questions.insert(format!("ping {}", address.addr()));
                 }
             }
-            for (pool, _) in &member.disks {
+            for (pool, _) in &guest.disks {
                 let planned = self.pools.get(pool).and_then(|pool| pool["path"].as_str()).map(str::to_owned);
                 if let Some(path) = found.pool_paths.get(pool).cloned().or(planned) {
                     questions.insert(format!("fsync {path}"));
@@ -266,25 +265,25 @@ impl Check {
         questions.iter().fold(Payload::new(BODY), Payload::arg)
     }
 
-    /// MAC addresses that a domain has which is none of these members.
+    /// MAC addresses that a domain has which is none of these guests.
     fn check_addresses(&self, found: &Found, report: &mut Report) {
-        for member in &self.members {
-            for (position, interface) in member.interfaces.iter().enumerate() {
-                let mac = interface.mac(&member.name, position);
-                let others = found.domains.iter().filter(|(name, _)| **name != member.name);
+        for guest in &self.guests {
+            for (position, interface) in guest.interfaces.iter().enumerate() {
+                let mac = interface.mac(&guest.name, position);
+                let others = found.domains.iter().filter(|(name, _)| **name != guest.name);
                 for (other, _) in others.filter(|(_, words)| words.iter().skip(1).any(|word| *word == mac)) {
                     report
                         .problems
-                        .push(format!("{}: the domain {other} already has the MAC address {mac}", member.name));
+                        .push(format!("{}: the domain {other} already has the MAC address {mac}", guest.name));
                 }
             }
         }
     }
 
     fn check_room(&self, missing: &[&Planned], found: &Found, report: &mut Report) {
-        let memory: u64 = missing.iter().map(|member| member.memory).sum();
+        let memory: u64 = missing.iter().map(|guest| guest.memory).sum();
         if memory > found.memory {
-            let names: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+            let names: Vec<&str> = missing.iter().map(|guest| guest.name.as_str()).collect();
             report.problems.push(format!(
                 "{} need {} of memory, and {} are free",
                 names.join(", "),
@@ -292,17 +291,17 @@ impl Check {
                 ByteSize(found.memory)
             ));
         }
-        for member in missing.iter().filter(|member| member.vcpus > found.cpus) {
+        for guest in missing.iter().filter(|guest| guest.vcpus > found.cpus) {
             report
                 .problems
-                .push(format!("{} needs {} processors, and there are {}", member.name, member.vcpus, found.cpus));
+                .push(format!("{} needs {} processors, and there are {}", guest.name, guest.vcpus, found.cpus));
         }
-        let vcpus: u64 = missing.iter().map(|member| member.vcpus).sum();
+        let vcpus: u64 = missing.iter().map(|guest| guest.vcpus).sum();
         if vcpus > found.cpus {
             report.warnings.push(format!("{vcpus} processors of guests share {} of the hypervisor", found.cpus));
         }
         let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
-        for (pool, size) in missing.iter().flat_map(|member| &member.disks) {
+        for (pool, size) in missing.iter().flat_map(|guest| &guest.disks) {
             *wanted.entry(pool).or_default() += size;
         }
         for (pool, size) in wanted {
@@ -323,9 +322,9 @@ impl Check {
         }
     }
 
-    fn check_parts(&self, member: &Planned, found: &Found, report: &mut Report) {
-        let name = &member.name;
-        match &member.base {
+    fn check_parts(&self, guest: &Planned, found: &Found, report: &mut Report) {
+        let name = &guest.name;
+        match &guest.base {
             Some(Base::File(path)) if !found.answered(&["file", path]) => {
                 report.problems.push(format!("{name}: there is no base image {path}"));
             }
@@ -343,11 +342,11 @@ impl Check {
             }
             _ => {}
         }
-        if let Some(first) = member.interfaces.first() {
-            check_reach(member, first, found, report);
+        if let Some(first) = guest.interfaces.first() {
+            check_reach(guest, first, found, report);
         }
-        for interface in &member.interfaces {
-            self.check_attachment(member, interface, found, report);
+        for interface in &guest.interfaces {
+            self.check_attachment(guest, interface, found, report);
             if let Ok(Some(address)) = interface.address()
                 && found.answered(&["ping", &address.addr().to_string()])
             {
@@ -356,8 +355,8 @@ impl Check {
         }
     }
 
-    fn check_attachment(&self, member: &Planned, interface: &GuestInterface, found: &Found, report: &mut Report) {
-        let name = &member.name;
+    fn check_attachment(&self, guest: &Planned, interface: &GuestInterface, found: &Found, report: &mut Report) {
+        let name = &guest.name;
         let is_bridge = |link: &str| found.links.get(link).map(String::as_str) == Some("bridge");
         match interface.attachment() {
             Ok(Attachment::Network(network)) => {
@@ -389,22 +388,22 @@ impl Check {
                     .push(format!("{name}: there is no interface {link}; there are: {}", list(found.links.keys())));
             }
             Ok(_) => {}
-            Err(error) => report.problems.push(format!("{name} of {}: {error}", member.cluster)),
+            Err(error) => report.problems.push(format!("{name}: {error}")),
         }
     }
 }
 
 /// Members talk to each other by their first interface. Networks that the inventory describes were looked at when it was
 /// loaded; this is for those that only the hypervisor knows.
-fn check_reach(member: &Planned, first: &GuestInterface, found: &Found, report: &mut Report) {
+fn check_reach(guest: &Planned, first: &GuestInterface, found: &Found, report: &mut Report) {
     let Ok(Attachment::Network(network)) = first.attachment() else { return };
     let is_it = |name: &String, words: &[String]| name == network || words.first().map(String::as_str) == Some(network);
     let Some((_, words)) = found.networks.iter().find(|(name, words)| is_it(name, words)) else { return };
     let mode = words.get(2).map_or("", String::as_str);
-    if member.is_spread && matches!(mode, "nat" | "isolated") {
+    if guest.is_spread && matches!(mode, "nat" | "isolated") {
         report.problems.push(format!(
             "{}: the network {network} ({mode}) ends at this hypervisor, and other members of {} are on others; they could not reach each other",
-            member.name, member.cluster
+            guest.name, guest.cluster
         ));
     }
 }

@@ -32,7 +32,7 @@ pub struct GuestTrust {
     name: String,
     /// The UUID of the domain.
     uuid: String,
-    /// The name that connections look the key up by: `member.pin`.
+    /// The name that connections look the key up by: `guest.pin`.
     pin: String,
     /// The log file of the guest's console on the hypervisor.
     #[serde(default)]
@@ -64,7 +64,7 @@ impl Module for GuestTrust {
   guest_trust:
     name: \"{{ member.name }}\"
     uuid: \"{{ domain.uuid }}\"
-    pin: \"{{ member.pin }}\"
+    pin: \"{{ guest.pin }}\"
     console_log: \"{{ domain.console_log }}\"
   on: hypervisor
 ";

@@ -74,10 +74,10 @@ pub struct LibvirtDomain {
     /// A file on the hypervisor with an Ignition configuration, which the guest reads through its firmware.
     #[serde(default)]
     ignition: Option<String>,
-    /// The name of the guest's cluster, stored in the domain's metadata.
+    /// The name of the guest's cluster, stored in the domain's metadata; empty for other guests.
     #[serde(default)]
     cluster: Option<String>,
-    /// The member in the guest, stored in the domain's metadata.
+    /// The host in the guest, stored in the domain's metadata.
     #[serde(default)]
     member: Option<String>,
     /// Adopt a domain of this name that etcdrun did not create.
@@ -498,8 +498,11 @@ impl Keep {
             Some(mark)
                 if mark.cluster.is_some() && self.module.cluster.is_some() && mark.cluster != self.module.cluster =>
             {
-                let other = mark.cluster.as_deref().unwrap_or_default();
-                Err(ActionError::Failed(format!("the domain {name} on this host belongs to the cluster {other}")))
+                let owner = match mark.cluster.as_deref().unwrap_or_default() {
+                    "" => "is a guest of no cluster".to_owned(),
+                    other => format!("belongs to the cluster {other}"),
+                };
+                Err(ActionError::Failed(format!("the domain {name} on this host {owner}")))
             }
             _ => Ok(()),
         }

@@ -1,14 +1,13 @@
 //! Whether a guest will have a user that one can log in as.
 
 use crate::{
-    inventory::{Host, HostKind},
+    inventory::Host,
     source::{Diagnostic, Node},
 };
 
 /// Reports a guest that gets no key, and nothing of the user's own that could bring one: it would boot, and no one could log in.
 pub(super) fn without_login(host: &Host) -> Option<Diagnostic> {
-    let HostKind::Member { cluster, hypervisor: Some(_) } = &host.kind else { return None };
-    let guest = field(host.var("member")?, "guest")?;
+    let guest = host.var("guest")?;
     let admin = field(guest, "admin");
     let own = [
         Some(guest),
@@ -22,7 +21,10 @@ pub(super) fn without_login(host: &Host) -> Option<Diagnostic> {
     if has_keys || own.into_iter().enumerate().any(is_own) {
         return None;
     }
-    let message = format!("guests of `{cluster}` get no SSH key, so no one could log into them");
+    let message = match host.cluster() {
+        Some(cluster) => format!("guests of `{cluster}` get no SSH key, so no one could log into them"),
+        None => format!("the guest `{}` gets no SSH key, so no one could log into it", host.name),
+    };
     let help = "add your public key: `guest: { admin: { ssh_keys: [\"ssh-ed25519 ...\"] } }`; if the image already has one, set `cloud_init: { user_data: {} }`";
     Some(Diagnostic::error(guest.span, message).help(help))
 }

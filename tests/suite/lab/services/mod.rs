@@ -3,8 +3,11 @@
 
 mod balancer;
 mod firewall;
+mod kubernetes;
+mod logs;
 mod monitoring;
 mod postgres;
+mod postgres_backup;
 mod time;
 
 use super::{Said, etcd::Site};
