@@ -222,7 +222,7 @@ impl KeyChange {
         }
     }
 
-    /// Whether a key is as this would make it, whoever did it.
+    /// Whether a key is as this would make it, by any client.
     fn is_done(&self, found: Option<Held<'_>>) -> bool {
         match (&self.after, found) {
             (None, None) => true,
