@@ -413,3 +413,27 @@ fn a_key_that_cannot_be_read_is_bad_input() {
         assert!(said.stderr.contains("inventory.yaml:2:18") && said.stderr.contains(problem), "{}", said.stderr);
     }
 }
+
+#[test]
+fn guests_that_are_no_members_are_named_before_they_go_down() {
+    let folder = Folder::new();
+    let guest = r#"disk: { base: /srv/x.qcow2 }, admin: { ssh_keys: ["ssh-ed25519 AAAA ops"] }"#;
+    folder.write(
+        "inventory.yaml",
+        &format!(
+            "hypervisors: {{ hv1: {{ address: 127.0.0.1, port: 1 }} }}\ngroups: {{ db: {{ guest: {{ {guest} }} }} }}\nhosts:\n  \
+             db-[1-2]: {{ groups: [db], hypervisor: hv1, interfaces: [{{ bridge: br0, ip: \"10.0.0.{{n}}/24\" }}] }}\n"
+        ),
+    );
+    // Neither reaches the hypervisor, which is not there.
+    for (more, expected) in [
+        (&["guest-rebuild.yaml"][..], "a rebuild takes one guest at a time"),
+        (&["guest-rebuild.yaml", "-e", "guests=db-1,db-2"], "a rebuild takes one guest at a time"),
+        (&["guest-restart.yaml"], "no guest is named"),
+    ] {
+        let said = folder.run(&[&["playbook"], more].concat()).ends(2);
+        assert!(said.stdout.contains(expected), "{more:?}: {}", said.stdout);
+    }
+    let other = folder.run(&["playbook", "guest-rebuild.yaml", "-e", "guests=db-9"]).ends(5);
+    assert!(other.stderr.contains("no host or group matches `db-9`"), "{}", other.stderr);
+}

@@ -68,6 +68,19 @@ fn members_take_nothing_of_guests_from_groups() {
 }
 
 #[test]
+fn existing_hosts_and_members_of_a_group_of_guests_stay_what_they_are() {
+    let group = "groups: { g: { guest: {}, ssh_via: hypervisor, placement: {}, address_pool: { bridge: b, first: 10.0.0.1/24, last: 10.0.0.9 } } }\n";
+    let hosts =
+        "hosts:\n  old: { groups: [g], vars: { ansible_host: 192.0.2.1 } }\n  other: { groups: [g], port: 2222 }\n";
+    let clusters = "clusters: { c: { members: { m1: { address: 192.0.2.2, groups: [g] } } } }\n";
+    let loaded = load_fine(&text(&format!("{hosts}{clusters}{group}")));
+    for name in ["old", "other", "m1"] {
+        let host = loaded.inventory.host(name).unwrap();
+        assert!(!host.is_guest() && host.endpoint.jump.is_empty(), "{name} is not to be created");
+    }
+}
+
+#[test]
 fn what_cannot_be_a_guest_is_refused() {
     let interfaces = |rest: &str| format!("interfaces: [{{ {rest} }}]");
     for (rest, expected) in [

@@ -357,3 +357,15 @@ fn hooks_run_around_each_turn_and_the_first_one_can_stop_it() {
     assert_eq!(differing(&before, &starts(&site)), 3, "{}", said.stdout);
     assert!(said.stdout.contains("Run the hook after the turn"), "{}", said.stdout);
 }
+
+#[test]
+fn another_strategy_takes_down_no_member_of_etcd() {
+    let site = Site::formed(3, "3.5", PLAIN);
+    let text =
+        "- hosts: prod\n  become: true\n  rollout: { strategy: serial }\n  tasks:\n    - name: Reboot\n      reboot:\n";
+    site.place.folder.write("serial.yaml", text);
+    let said = site.place.folder.run(&["playbook", "serial.yaml", "-i", "inventory.yaml"]);
+    let words = format!("{}{}", said.stdout, said.stderr);
+    assert!(said.code != 0 && words.contains("strategy: etcd"), "{}: {words}", said.code);
+    site.is_served_by_all();
+}

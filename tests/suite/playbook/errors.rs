@@ -393,6 +393,8 @@ fn a_strategy_may_be_a_role_of_the_user() {
     );
     let found = problems(&[("site.yaml", &play("../../x"))]);
     assert!(found.contains("there is no strategy `../../x`"), "{found}");
+    let found = problems(&[("site.yaml", &play("patroni, max_unavailable: 2"))]);
+    assert!(found.contains("`strategy: patroni` gives one host a turn at a time"), "{found}");
     let found = problems(&[("site.yaml", &play("patroni, upgrade: true"))]);
     assert!(found.contains("`strategy: patroni` does not support versions"), "{found}");
 }
