@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use etcdrun::etcd::{Credential, MemberClient};
+use etcdrun::etcd::MemberClient;
 use etcdrun_lab::{S3, etcd, etcd_tools};
 use serde_json::Value;
 
@@ -578,12 +578,7 @@ fn a_timer_takes_backups_on_a_host_of_its_own() {
 
 /// Writes so many values of a megabyte that nothing can make smaller.
 fn fill(site: &Site, megabytes: usize) {
-    let pem = |name: &str| site.place.folder.opened(&format!(".etcdrun/pki/prod/{name}"));
-    let credential = Credential {
-        authority: pem("ca.crt"),
-        identity: Some((pem("clients/root.crt"), pem("clients/root.key").into())),
-        login: None,
-    };
+    let credential = site.root_credential();
     let (name, ip) = site.members().remove(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use etcdrun::etcd::Credential;
 use etcdrun_lab::{Borrowed, Etcd, Host, Kind, etcd, etcd_tools};
 
 use super::{Folder, Place, Said, etcdctl_words, lab, rollout_faults::until, web::Web};
@@ -140,6 +141,13 @@ impl Site {
         let hosts: Vec<_> = places.iter().map(|place| &self.place.hosts[*place]).collect();
         self.names = hosts.iter().map(|host| host.name().to_owned()).collect();
         self.addresses = hosts.iter().map(|host| host.address().to_string()).collect();
+    }
+
+    /// What lets root in by certificate, for a test that talks to a member itself.
+    pub(super) fn root_credential(&self) -> Credential {
+        let pem = |name: &str| self.place.folder.opened(&format!(".etcdrun/pki/prod/{name}"));
+        let identity = Some((pem("clients/root.crt"), pem("clients/root.key").into()));
+        Credential { authority: pem("ca.crt"), identity, login: None }
     }
 
     /// Names and addresses.

@@ -4,10 +4,7 @@
 use std::sync::Arc;
 
 use etcdrun::{
-    etcd::{
-        Credential, DeclaredValue, KeysError, MemberClient, RequestLimits, Wish, differing_keys, transactions,
-        write_keys,
-    },
+    etcd::{DeclaredValue, KeysError, MemberClient, RequestLimits, Wish, differing_keys, transactions, write_keys},
     http::Direct,
 };
 
@@ -174,12 +171,7 @@ fn hundreds_of_keys_need_few_transactions_and_no_authentication() {
 #[test]
 fn a_key_that_another_client_writes_is_not_overwritten() {
     let site = Site::formed(3, "3.5", PLAIN);
-    let pem = |name: &str| site.place.folder.opened(&format!(".etcdrun/pki/prod/{name}"));
-    let credential = Credential {
-        authority: pem("ca.crt"),
-        identity: Some((pem("clients/root.crt"), pem("clients/root.key").into())),
-        login: None,
-    };
+    let credential = site.root_credential();
     let (name, ip) = site.members().remove(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
