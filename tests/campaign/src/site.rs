@@ -155,7 +155,22 @@ impl Site {
     /// Creates the cluster, or takes over the one that was adopted.
     pub fn form(&mut self) -> Result<()> {
         let is_adopted = self.row.origin == Origin::Adopted;
-        if is_adopted && self.row.members < 3 {
+        self.play_site(is_adopted)?;
+        let first = adopted::first(&self.row);
+        if is_adopted && first.auth != self.row.auth {
+            self.edit(&first.auth_section(0), &self.row.auth_section(0))?;
+            self.play_site(true)?;
+        }
+        if is_adopted {
+            let output = (self.etcdctl()?)().args(["get", "--print-value-only", adopted::KEY]).output()?;
+            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            ensure!(said.trim() == adopted::VALUE, "what the adopted cluster had is gone; etcdctl says: {said}");
+        }
+        Ok(())
+    }
+
+    fn play_site(&mut self, restarts_members: bool) -> Result<()> {
+        if restarts_members && self.row.members < 3 {
             // Refused, since a member has to restart. The refusal says what accepts that.
             let said = self.operator.run(&["playbook", "site.yaml"])?;
             ensure!(said.code == Some(3), "a restart of a small cluster was not refused:\n{}", said.text);
@@ -167,18 +182,7 @@ impl Site {
             );
             self.operator.must(&consent)?;
         }
-        self.operator.must(&["playbook", "site.yaml"])?;
-        let first = adopted::first(&self.row);
-        if is_adopted && first.auth != self.row.auth {
-            self.edit(&first.auth_section(0), &self.row.auth_section(0))?;
-            self.operator.must(&["playbook", "site.yaml"])?;
-        }
-        if is_adopted {
-            let output = (self.etcdctl()?)().args(["get", "--print-value-only", adopted::KEY]).output()?;
-            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            ensure!(said.trim() == adopted::VALUE, "what the adopted cluster had is gone; etcdctl says: {said}");
-        }
-        Ok(())
+        self.operator.must(&["playbook", "site.yaml"]).map(drop)
     }
 
     /// What the inventory says of the cluster before its members.
