@@ -4,7 +4,7 @@ use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncWriteExt, sync::Mutex};
 use zeroize::Zeroizing;
 
 use super::{
@@ -21,6 +21,9 @@ const VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
 /// A new CA stays for years: one that was created by a clock that is hours ahead must not wait for these hours.
 const CA_SLACK: Duration = Duration::from_secs(86_400);
 const SIGN_LIMIT: Duration = Duration::from_secs(60);
+/// Held while a `sign_command` runs. Members get their certificates at the same time, and a CA that keeps serial numbers in a file, as
+/// openssl does, would fail or give one number twice.
+static SIGNING: Mutex<()> = Mutex::const_new(());
 /// What is over before that is of no use.
 const SHORTEST: Duration = Duration::from_secs(3600);
 
@@ -267,6 +270,7 @@ impl Authority {
     async fn signed_by_command(&self, command: &[String], request: &str) -> Result<String, PkiError> {
         let failed = |why: String| PkiError::new(format!("`sign_command` {why}"));
         let (program, args) = command.split_first().ok_or_else(|| failed("is empty".into()))?;
+        let _alone = SIGNING.lock().await;
         let mut child = tokio::process::Command::new(program)
             .args(args)
             .stdin(Stdio::piped())

@@ -199,6 +199,12 @@ async fn a_command_can_sign_instead() {
     let more = Authority::open(&section(&more), &place.keeping()).unwrap().unwrap();
     assert!(issued(&more, &request, &place.store).await.names.contains("also"), "more than that does no harm");
 
+    // One that counts serial numbers in a file must not be run twice at a time.
+    let alone = format!("mkdir {0} || exit 9; {script}; sleep 0.2; rmdir {0}", path("busy"));
+    let alone = Authority::open(&section(&alone), &place.keeping()).unwrap().unwrap();
+    let (server, client) = (on("server@3"), on("server@4"));
+    tokio::join!(issued(&alone, &server, &place.store), issued(&alone, &client, &place.store));
+
     for (command, why) in [("exit 3", "exit status: 3"), ("echo no", "no certificate")] {
         let fails = Authority::open(&section(command), &place.keeping()).unwrap().unwrap();
         let key = LeafKey::generate(request.algorithm).unwrap();
