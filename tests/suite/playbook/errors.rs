@@ -173,6 +173,7 @@ fn names_that_lead_nowhere() {
       notify: [Restart wbe, nobody at all]
       needs: [Oen, One]
 - import_playbook: nothing.yaml
+- import_playbook: embedded:pinh.yaml
 "
         ),
         ("roles/web/tasks/install.yaml", "- ping:\n"),

@@ -139,6 +139,23 @@ fn imported_playbooks_stand_in_place() {
 }
 
 #[test]
+fn a_shipped_playbook_can_be_imported_with_the_shipped_roles() {
+    let files = [
+        (
+            "site.yaml",
+            "- import_playbook: embedded:site.yaml\n- import_playbook: embedded:ping\n- hosts: b\n  roles: [guest]\n",
+        ),
+        ("ping.yaml", "- hosts: mine\n"),
+        ("roles/guest/tasks/main.yaml", "- name: Mine\n  ping:\n"),
+    ];
+    let playbook = Project::new(&files).load();
+    let names = |play: &Play| tasks(play).join(" ");
+    let [site @ .., ping, own] = playbook.plays.as_slice() else { panic!() };
+    assert!(!site.is_empty() && site.iter().all(|play| !names(play).contains("Mine")));
+    assert_eq!((ping.hosts.value.as_str(), names(own).as_str()), ("all", "guest/Mine"));
+}
+
+#[test]
 fn embedded_playbooks_load() {
     let playbook = Project::new(&[]).load_named("ping");
     assert_eq!(tasks(only(&playbook)), ["Ping the host"]);

@@ -68,6 +68,8 @@ pub(super) struct Loader<'a> {
     checked: HashSet<Span>,
     /// Roles that were compared with those of the binary.
     pub(super) compared: HashSet<Place>,
+    /// Roles come from the binary alone, in the playbook that is being read.
+    pub(super) embedded_roles_only: bool,
     pub(super) play: PlayState,
 }
 
@@ -105,6 +107,7 @@ impl<'a> Loader<'a> {
             scope: Scope::new(vec![Layer::Nodes(options.extra_vars.clone())]),
             checked: HashSet::new(),
             compared: HashSet::new(),
+            embedded_roles_only: options.embedded_roles_only,
             play: PlayState::default(),
         }
     }

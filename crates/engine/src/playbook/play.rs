@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     context::Context,
+    find::{find, is_embedded_name},
     keywords::{Holder, ORDERS},
     loader::{Loader, PlayState, head},
     place::Place,
@@ -78,7 +79,21 @@ impl Loader<'_> {
         let Some(file) = self.text_of(&settled, "import_playbook") else {
             return Vec::new();
         };
-        self.playbook_file(&folder.join(&*file.value), Some(file.span), &inner)
+        if !is_embedded_name(&file.value) {
+            return self.playbook_file(&folder.join(&*file.value), Some(file.span), &inner);
+        }
+        match find(&file.value, &self.options.start, self.options.library.embedded) {
+            Ok(shipped) => {
+                let around = std::mem::replace(&mut self.embedded_roles_only, true);
+                let plays = self.playbook_file(&shipped.place, Some(file.span), &inner);
+                self.embedded_roles_only = around;
+                plays
+            }
+            Err(problem) => {
+                self.diagnostics.push(Diagnostic { span: Some(file.span), ..problem });
+                Vec::new()
+            }
+        }
     }
 
     fn play(&mut self, node: &Node, map: &Map, folder: &Place, passed: &PassedOn) -> Option<Play> {

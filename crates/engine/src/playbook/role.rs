@@ -260,7 +260,7 @@ impl Loader<'_> {
     }
 
     fn role_folders(&self, context: &Context) -> Vec<Place> {
-        if self.options.embedded_roles_only {
+        if self.embedded_roles_only {
             return vec![self.options.library.embedded.roles.place("")];
         }
         let mut folders = vec![context.playbook_folder.join("roles")];
