@@ -17,7 +17,7 @@ const TAIL_LINES: usize = 20;
 /// Which finished tasks get a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// All but those that were not run.
+    /// All that did something. Whole roles are skipped where a section of the inventory is absent, which would be a hundred lines.
     Most,
     /// Only what a person must see; the rest is in the progress bars and the recap.
     Trouble,
@@ -125,9 +125,8 @@ impl Lines {
     fn is_shown(&self, node: &NodeInfo, status: Status, result: &Shown) -> bool {
         match status {
             Status::Failed | Status::Unreachable | Status::Ignored | Status::Rescued => true,
-            Status::NotRun => self.detail.verbosity > 0,
+            Status::NotRun | Status::Skipped => self.detail.verbosity > 0,
             _ if self.share == Share::Most => true,
-            Status::Skipped => false,
             _ => speaks(node, result) || (self.detail.diff && !result.diff.is_empty()),
         }
     }
@@ -205,8 +204,11 @@ impl Lines {
 
     fn item(&mut self, node: &NodeInfo, item: &Value, status: Status, result: &Shown) -> String {
         let failed = matches!(status, Status::Failed | Status::Unreachable);
-        let quiet = status == Status::Skipped || !speaks(node, result);
-        if self.share == Share::Trouble && !failed && quiet {
+        let is_shown = match status {
+            Status::Skipped => self.detail.verbosity > 0,
+            _ => failed || self.share == Share::Most || speaks(node, result),
+        };
+        if !is_shown {
             return String::new();
         }
         let (word, tone) = verdict(status, result.unknown);
