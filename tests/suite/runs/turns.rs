@@ -53,3 +53,35 @@ fn an_operator_who_dies_while_a_turn_is_rolled_back_goes_on_with_that() {
     is(&bench, "h1", "new\n", "on\nback\non\n");
     is(&bench, "h2", "new\n", "on\n");
 }
+
+/// A strategy of the user, which has no tasks after a turn. What it has looked at is from then; what it has told somebody is told.
+#[test]
+fn what_a_strategy_has_looked_at_is_looked_at_again_by_resume() {
+    let bench = Bench::new(
+        2,
+        r#"
+- name: Roll
+  hosts: all
+  rollout: { strategy: mine }
+  tasks:
+    - { name: Try, command: "test -e DIR/repaired", changed_when: false }
+    - { name: Count, shell: "echo {{ inventory_hostname }} >>DIR/count" }
+"#,
+    );
+    let work = bench.folder.path("work");
+    std::fs::create_dir_all(&work).unwrap();
+    let append = |name: &str| {
+        format!("shell: echo {{{{ inventory_hostname }}}} >>{}/{name}\n  changed_when: false", work.display())
+    };
+    let before = format!("- name: Tell\n  {}\n  on: operator\n- name: Look\n  {}\n", append("told"), append("looks"));
+    bench.folder.write("roles/rollout_mine/tasks/before.yaml", &before);
+    let next = "- { turn_order: { order: [h2, h1] }, run_once: true, register: rollout_next }\n";
+    bench.folder.write("roles/rollout_mine/tasks/next.yaml", next);
+    let has = |name: &str| bench.work().remove(name).unwrap_or_default();
+    bench.run().ends(2);
+    assert_eq!((has("told"), has("looks")), ("h2\n".to_owned(), "h2\n".to_owned()));
+    repair(&bench);
+    bench.resume().ends(0);
+    assert_eq!((has("told"), has("looks")), ("h2\nh1\n".to_owned(), "h2\nh2\nh1\n".to_owned()));
+    assert_eq!(has("count"), "h2\nh1\n");
+}
