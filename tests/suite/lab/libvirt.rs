@@ -15,7 +15,8 @@ const GUEST: &str = r#"
     - libvirt_pool: { name: etcd, path: /var/lib/libvirt/etcd }
     - libvirt_network: { name: inner, bridge: inner0, address: 192.168.150.1/24 }
     - libvirt_volume: { pool: etcd, name: g.qcow2, size: "{{ size }}", base: { path: /srv/guest.qcow2 } }
-    - libvirt_volume: { pool: etcd, name: g-data.raw, size: 64MiB, format: raw }
+    - libvirt_volume: { pool: etcd, name: "{{ item }}", size: 64MiB, format: raw }
+      loop: [g-data.raw, g-wal.raw]
     - cloud_init:
         name: g
         pool: etcd
@@ -33,10 +34,12 @@ const GUEST: &str = r#"
         cluster: prod
         member: g
         console_log: /var/log/libvirt/qemu/g.console
+        cpuset: "1,0"
         disks:
-          - { pool: etcd, volume: g.qcow2 }
+          - { pool: etcd, volume: g.qcow2, limits: { iops: 500, bandwidth: 100MiB } }
           - { pool: etcd, volume: g-data.raw, serial: data }
           - { pool: etcd, volume: g-cloud-init.iso, readonly: true }
+        further_disks: [{ name: wal, size: 64MiB, format: raw }]
         interfaces: [{ network: "{{ network }}" }, { bridge: br0 }, { macvtap: eth0 }]
       register: domain
 "#;
@@ -88,8 +91,18 @@ fn a_guest_is_defined_once_and_stays_as_it_is() {
     assert_eq!(changed(&play(&place, &["--check"]).ends(0)), [""; 0]);
 
     let xml = virsh(&place, &["dumpxml", "g"]);
-    for part in ["mode='bridge'", "bridge='br0'", "network='default'", "<readonly/>", "cluster=\"prod\"", "guest_agent"]
-    {
+    for part in [
+        "cpuset='0-1'",
+        "<total_bytes_sec>104857600<",
+        "<total_iops_sec>500<",
+        "<serial>wal<",
+        "mode='bridge'",
+        "bridge='br0'",
+        "network='default'",
+        "<readonly/>",
+        "cluster=\"prod\"",
+        "guest_agent",
+    ] {
         assert!(xml.contains(part), "{part} is missing in\n{xml}");
     }
     let uuid = virsh(&place, &["domuuid", "g"]);
@@ -135,7 +148,7 @@ const RUNNING: &str = r#"
     - libvirt_pool: { name: etcd, path: /var/lib/libvirt/etcd }
     - libvirt_network: { name: inner, bridge: inner0, address: 192.168.150.1/24 }
     - libvirt_volume: { pool: etcd, name: "{{ item }}", size: 8MiB, format: raw }
-      loop: [first.raw, second.raw]
+      loop: [first.raw, second.raw, third.raw]
     - libvirt_domain:
         name: g
         state: running
@@ -173,6 +186,12 @@ fn a_guest_that_runs_gets_devices_at_once() {
     assert!(data(&said, "libvirt_domain")["data"]["reason"].to_string().contains("disk vdb"), "{}", said.stdout);
     assert!(virsh(&place, &["domblklist", "g"]).contains("second.raw"));
 
+    // One that would have another name is not attached twice.
+    let moved = r#"{"more_disks": [{"pool": "etcd", "volume": "third.raw"}, {"pool": "etcd", "volume": "second.raw", "serial": "second"}]}"#;
+    let said = play(&place, &["-e", moved]).ends(0);
+    let reason = data(&said, "libvirt_domain")["data"]["reason"].to_string();
+    assert!(reason.contains("disk vdb") && reason.contains("disk vdc"), "{reason}");
+
     // More than it has room for waits for a restart, and is not tried as if it were a change.
     let bridges = vec![serde_json::json!({"bridge": "br0"}); 12];
     let many = serde_json::json!({ "more_interfaces": bridges }).to_string();
@@ -198,6 +217,7 @@ fn nothing_goes_without_a_word() {
     assert_eq!(virsh(&place, &["list", "--all", "--name"]), "");
     assert!(virsh(&place, &["vol-list", "etcd"]).contains("g-data.raw"), "disks stay");
     exec("libvirt_volume", "pool=etcd name=g-data.raw state=absent confirm=g-data.raw").ends(0);
+    exec("libvirt_volume", "pool=etcd name=g-wal.raw state=absent confirm=g-wal.raw").ends(0);
     exec("cloud_init", "name=g pool=etcd state=absent").ends(0);
     exec("libvirt_network", "name=inner state=absent").ends(0);
     exec("libvirt_pool", "name=etcd state=absent").ends(0);
@@ -229,13 +249,15 @@ fn a_hypervisor_that_cannot_take_the_guests_is_left_alone() {
         data(&said, "guest_preflight")["msg"].as_str().unwrap().to_owned()
     };
     let msg = check(
-        "memory: 900GiB, vcpus: 999, disk: { base: nowhere.qcow2, pool: none }",
+        "memory: 900GiB, vcpus: 999, cpuset: '0,998', disks: [{ name: a, size: 1GiB }, { name: a, size: 1GiB }], disk: { base: nowhere.qcow2, pool: none }",
         "network: nothing, mac: '52:54:00:00:00:77'",
     );
     for expected in [
         "the domain other already has the MAC address 52:54:00:00:00:77",
         "g need 900 GiB of memory",
         "g needs 999 processors",
+        "g: `cpuset` is 0,998, and the last processor of the hypervisor is ",
+        "the volume g-a.qcow2 in the pool none would be two disks",
         "there is no pool none; there are: default",
         "there is no base image nowhere.qcow2 in the pool default",
         "there is no network nothing; there are: default",

@@ -22,7 +22,7 @@ pub use mask::{MASK, MIN_SECRET, MaskedStream, Masker};
 pub use names::{ClusterName, GroupName, HostName};
 pub use outcome::{Diff, Ending, Outcome, Status};
 pub use plan::{Forecast, Move, PlanCounts, Prediction, Predictions, moves};
-pub use scalar::{Base64, ByteSize, FileMode, ParseScalarError, Seconds};
+pub use scalar::{Base64, ByteSize, CpuSet, DiskName, FileMode, ParseScalarError, Seconds};
 pub use span::{FileId, Span, Spanned};
 pub use version::Version;
 

@@ -3,7 +3,7 @@
 //! They deserialize through `source::scalar`, so that an argument which is still a template when
 //! its file is loaded is accepted there and parsed once it is rendered.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
@@ -95,6 +95,84 @@ impl Serialize for ByteSize {
     }
 }
 
+/// Processors of a hypervisor: `0-3,8`, as libvirt writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSet {
+    text: String,
+    last: u16,
+}
+
+impl CpuSet {
+    /// The highest number in it.
+    pub fn last(&self) -> u16 {
+        self.last
+    }
+}
+
+impl FromStr for CpuSet {
+    type Err = ParseScalarError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong =
+            || ParseScalarError(format!("`{text}` is not a set of processors; write numbers and ranges, like 0-3,8"));
+        let mut numbers = BTreeSet::new();
+        for part in text.split(',').map(str::trim) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number = |text: &str| text.trim().parse::<u16>().ok().filter(|number| *number < MOST_PROCESSORS);
+            let (first, last) =
+                number(first).zip(number(last)).filter(|(first, last)| first <= last).ok_or_else(wrong)?;
+            numbers.extend(first..=last);
+        }
+        let highest = numbers.last().copied().unwrap_or_default();
+        let mut ranges = Vec::new();
+        let mut numbers = numbers.into_iter().peekable();
+        while let Some(first) = numbers.next() {
+            let mut last = first;
+            while let Some(next) = numbers.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            ranges.push(if first == last { first.to_string() } else { format!("{first}-{last}") });
+        }
+        Ok(Self { text: ranges.join(","), last: highest })
+    }
+}
+
+/// More than any machine has.
+const MOST_PROCESSORS: u16 = 8192;
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The name of a further disk of a guest, which is its serial number there: virtio has room for 20 letters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskName(String);
+
+impl FromStr for DiskName {
+    type Err = ParseScalarError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if text == "data" {
+            return Err(ParseScalarError("`data` is the disk of `data_disk`; choose another name".into()));
+        }
+        if (1..=20).contains(&text.len()) && text.chars().all(is_plain) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(ParseScalarError(format!(
+            "`{text}` is not a name of a disk; use up to 20 letters, digits, `-`, `_` and `.`"
+        )))
+    }
+}
+
+impl fmt::Display for DiskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Bytes that are no text, written in base64.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Base64(pub Vec<u8>);
@@ -172,6 +250,25 @@ mod tests {
         assert!("99999999999999TiB".parse::<ByteSize>().is_err());
         assert_eq!("1.5m".parse(), Ok(Seconds(Duration::from_secs(90))));
         assert!("-1s".parse::<Seconds>().is_err());
+    }
+
+    #[test]
+    fn sets_of_processors_have_one_form() {
+        let said = |text: &str| text.parse::<CpuSet>().map(|set| set.to_string()).ok();
+        for (text, form) in [("0-3,8", "0-3,8"), ("8, 2,0,1", "0-2,8"), ("5", "5"), ("1-2,2-4", "1-4")] {
+            assert_eq!(said(text).as_deref(), Some(form), "{text}");
+        }
+        for bad in ["", "3-1", "0-", "a", "^3", "0,,1", "9000"] {
+            assert_eq!(said(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn disks_have_names_that_fit_into_a_serial_number() {
+        assert!("wal-1".parse::<DiskName>().is_ok());
+        for bad in ["", "data", "a/b", "a b", "a-name-of-21-letters--"] {
+            assert!(bad.parse::<DiskName>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-use crate::model::{Base64, ByteSize, FileMode, ParseScalarError, Seconds, Version};
+use crate::model::{Base64, ByteSize, CpuSet, DiskName, FileMode, ParseScalarError, Seconds, Version};
 
 pub(super) const SCALAR: &str = "$etcdrun::scalar";
 
@@ -69,6 +69,14 @@ scalar!(Base64, "Base64", {
 scalar!(ByteSize, "ByteSize", {
     "type": ["string", "integer"],
     "description": "Bytes, or a number with a unit: 512MiB, 20GiB."
+});
+scalar!(CpuSet, "CpuSet", {
+    "type": ["string", "integer"],
+    "description": "Processors: numbers and ranges, like 0-3,8."
+});
+scalar!(DiskName, "DiskName", {
+    "type": "string",
+    "description": "A name of up to 20 letters, digits, `-`, `_` and `.`."
 });
 scalar!(Seconds, "Duration", {
     "type": ["string", "number"],

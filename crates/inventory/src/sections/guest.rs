@@ -1,10 +1,12 @@
 //! `guest`: the virtual machine of a member.
 
+use std::num::NonZeroU64;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::entry::{Free, OneOrMany};
-use crate::model::{ByteSize, Seconds};
+use crate::model::{ByteSize, CpuSet, DiskName, Seconds};
 
 /// The virtual machine of a member.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -16,6 +18,8 @@ pub(in super::super) struct GuestSection {
     memory: Option<ByteSize>,
     /// The processor that the guest sees: host-passthrough, host-model, maximum.
     cpu: Option<String>,
+    /// The processors of the hypervisor that run it: 0-3,8; default: all.
+    cpuset: Option<CpuSet>,
     /// The machine type; default: q35.
     machine: Option<String>,
     /// KVM, or emulation; default: by a probe.
@@ -32,6 +36,8 @@ pub(in super::super) struct GuestSection {
     disk: Option<SystemDisk>,
     /// A disk for etcd's data, which is kept when the guest is rebuilt.
     data_disk: Option<DataDisk>,
+    /// Further disks, which are kept when the guest is rebuilt.
+    disks: Option<Vec<FurtherDisk>>,
     /// Who may log in.
     admin: Option<Admin>,
     /// The data for cloud-init.
@@ -70,6 +76,18 @@ struct SystemDisk {
     size: Option<ByteSize>,
     /// How the hypervisor caches it: none, writeback, writethrough, directsync, unsafe.
     cache: Option<String>,
+    /// How much the guest may ask of it.
+    limits: Option<DiskLimits>,
+}
+
+/// How much a guest may ask of a disk.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct DiskLimits {
+    /// Reads and writes per second; default: no limit.
+    iops: Option<NonZeroU64>,
+    /// Bytes per second; default: no limit.
+    bandwidth: Option<ByteSize>,
 }
 
 /// A disk for etcd's data.
@@ -86,6 +104,31 @@ struct DataDisk {
     format: Option<Format>,
     /// How the hypervisor caches it: none, writeback, writethrough, directsync, unsafe.
     cache: Option<String>,
+    /// How much the guest may ask of it.
+    limits: Option<DiskLimits>,
+}
+
+/// A further disk; in the guest it is /dev/disk/by-id/virtio-NAME.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it checks what roles then read as it was written")]
+struct FurtherDisk {
+    /// Its name; the volume is GUEST-NAME.FORMAT.
+    name: DiskName,
+    /// The size.
+    size: ByteSize,
+    /// The pool of the disk; default: that of the system disk.
+    #[serde(default)]
+    pool: Option<String>,
+    /// The format of the file; default: qcow2.
+    #[serde(default)]
+    format: Option<Format>,
+    /// How the hypervisor caches it: none, writeback, writethrough, directsync, unsafe.
+    #[serde(default)]
+    cache: Option<String>,
+    /// How much the guest may ask of it.
+    #[serde(default)]
+    limits: Option<DiskLimits>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]

@@ -74,10 +74,13 @@ fn mode(domain: &Domain) -> Option<&str> {
     domain.cpu.as_ref().map(|cpu| cpu.mode.as_str())
 }
 
-/// A disk more is attached at once; a disk that goes or changes waits for a restart.
+/// A disk more is attached at once; a disk that goes or changes waits for a restart, and so does one that moves to another name.
 fn compare_disks(live: &Domain, wanted: &Domain, changes: &mut Changes) -> Result<(), SeError> {
     for disk in &wanted.devices.disk {
         match live.devices.disk.iter().find(|other| other.target.dev == disk.target.dev) {
+            None if live.devices.disk.iter().any(|other| other.source == disk.source) => {
+                changes.restart.push(format!("disk {}", disk.target.dev));
+            }
             None => changes.live.push(format!("attach {}", to_xml(disk)?)),
             Some(other) if other == disk => {}
             Some(_) => changes.restart.push(format!("disk {}", disk.target.dev)),

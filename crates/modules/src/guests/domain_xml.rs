@@ -3,6 +3,8 @@
 use quick_xml::{DeError, SeError, se::Serializer};
 use serde::{Deserialize, Serialize};
 
+use crate::model::CpuSet;
+
 /// The namespace of what etcdrun keeps in a domain's metadata.
 pub(super) const NAMESPACE: &str = "https://etcdrun.dev/xmlns/guest/1";
 
@@ -69,6 +71,9 @@ impl Memory {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Vcpu {
+    /// The processors of the hypervisor that run it; all of them if there is none.
+    #[serde(rename = "@cpuset", default, skip_serializing_if = "Option::is_none")]
+    pub cpuset: Option<String>,
     #[serde(rename = "$text")]
     pub count: u32,
 }
@@ -181,9 +186,20 @@ pub(super) struct Disk {
     pub source: Option<DiskSource>,
     pub target: Target,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iotune: Option<IoTune>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readonly: Option<Empty>,
+}
+
+/// How much a guest may ask of a disk, in a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct IoTune {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes_sec: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_iops_sec: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -326,6 +342,7 @@ impl Domain {
             guest.namespace = NAMESPACE.into();
         }
         self.memory = Memory { amount: self.memory.amount * factor(&self.memory.unit), unit: "KiB".into() };
+        self.vcpu.cpuset = self.vcpu.cpuset.map(|set| set.parse::<CpuSet>().map_or(set, |set| set.to_string()));
         self.os.kind.machine = machine(&self.os.kind.machine, &wanted.os.kind.machine);
         if wanted.os.kind.arch.is_none() {
             self.os.kind.arch = None;
@@ -380,7 +397,7 @@ mod tests {
                 }),
             }),
             memory: Memory::bytes(512 << 20),
-            vcpu: Vcpu { count: 1 },
+            vcpu: Vcpu { cpuset: Some("0-2,5".into()), count: 1 },
             os: Os { kind: OsType { arch: None, machine: "q35".into(), kind: "hvm".into() } },
             devices: Devices {
                 interface: vec![Interface {
@@ -417,6 +434,7 @@ mod tests {
                 "<memory unit=\"KiB\">524288</memory>",
                 "<memory unit='MiB'>512</memory><currentMemory>1</currentMemory>",
             )
+            .replace("<vcpu cpuset=\"0-2,5\">", "<vcpu placement='static' cpuset='0,1,2,5'>")
             .replace("52:54:00:00:00:01\"/>", "52:54:00:00:00:01\"/><address type='pci'/><alias name='net0'/>")
             .replace("<devices>", "<devices><emulator>/usr/bin/qemu</emulator><controller type='usb'/>");
         assert_eq!(parse(&text).unwrap().normalized(&domain), domain, "{text}");

@@ -10,7 +10,7 @@ use super::{
     guest_interface::{Attachment, GuestInterface},
 };
 use crate::{
-    model::{ByteSize, Effects, Outcome, Value, ValueMap},
+    model::{ByteSize, CpuSet, Effects, Outcome, Value, ValueMap},
     remote::Payload,
 };
 
@@ -78,6 +78,9 @@ struct Planned {
     memory: u64,
     /// Pools, and how much is wanted of them.
     disks: Vec<(String, u64)>,
+    /// Pools and names of the volumes.
+    volumes: Vec<(String, String)>,
+    cpuset: Option<CpuSet>,
     base: Option<Base>,
     interfaces: Vec<GuestInterface>,
     /// Others of its cluster are on other hypervisors.
@@ -99,13 +102,32 @@ impl Planned {
             Value::Number(number) => Ok(number.as_u64().unwrap_or(0)),
             _ => Ok(0),
         };
+        let name = text(&guest["name"]).unwrap_or_default();
         let pool = text(&guest["disk"]["pool"]).unwrap_or_else(|| "default".into());
+        let pool_of = |disk: &Value| text(&disk["pool"]).unwrap_or_else(|| pool.clone());
+        // As the role names them.
+        let format_of = |disk: &Value| text(&disk["format"]).unwrap_or_else(|| "qcow2".into());
+        let volume = |disk: &Value, default: String| (pool_of(disk), text(&disk["volume"]).unwrap_or(default));
         let mut disks = vec![(pool.clone(), size(&guest["disk"]["size"])?)];
-        if guest["data_disk"].is_object() {
-            let data_pool = text(&guest["data_disk"]["pool"]).unwrap_or_else(|| pool.clone());
-            disks.push((data_pool, size(&guest["data_disk"]["size"])?));
+        let mut volumes = vec![volume(&guest["disk"], format!("{name}.qcow2"))];
+        let data = &guest["data_disk"];
+        if data.is_object() {
+            disks.push((pool_of(data), size(&data["size"])?));
+            volumes.push(volume(data, format!("{name}-data.{}", format_of(data))));
         }
-        disks.push((text(&guest["cloud_init"]["pool"]).unwrap_or(pool), 1 << 20));
+        for disk in guest["disks"].as_array().into_iter().flatten() {
+            disks.push((pool_of(disk), size(&disk["size"])?));
+            let disk_name = text(&disk["name"]).unwrap_or_default();
+            volumes.push((pool_of(disk), format!("{name}-{disk_name}.{}", format_of(disk))));
+        }
+        disks.push((pool_of(&guest["cloud_init"]), 1 << 20));
+        volumes.push(volume(&guest["cloud_init"], format!("{name}-cloud-init.iso")));
+        let cpuset = match &guest["cpuset"] {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let cpuset = cpuset.map(|text| text.parse::<CpuSet>()).transpose();
         let base = text(&guest["disk"]["base"]).map(|base| match base.starts_with('/') {
             true => Base::File(base),
             false => {
@@ -121,12 +143,13 @@ impl Planned {
             }
         }
         let interfaces = if interfaces.is_null() { Ok(Vec::new()) } else { serde_json::from_value(interfaces) };
-        let name = text(&guest["name"]).unwrap_or_default();
         Ok(Self {
             cluster: text(&guest["cluster"]).unwrap_or_default(),
             vcpus: guest["vcpus"].as_u64().unwrap_or(2),
             memory: Some(size(&guest["memory"])?).filter(|size| *size > 0).unwrap_or(8 << 30),
             disks,
+            volumes,
+            cpuset: cpuset.map_err(|error| ModuleError::new(error.to_string()))?,
             base,
             interfaces: interfaces
                 .map_err(|error| ModuleError::new(format!("the interfaces of {name} cannot be read: {error}")))?,
@@ -155,6 +178,10 @@ struct Found {
     links: BTreeMap<String, String>,
     memory: u64,
     cpus: u64,
+    /// The highest number of a processor.
+    last_cpu: Option<u64>,
+    /// AppArmor decides what a guest may read.
+    has_apparmor: bool,
     answers: BTreeSet<Vec<String>>,
 }
 
@@ -186,6 +213,8 @@ impl Found {
             links: named("links").into_iter().map(|(name, words)| (name, words.join(" "))).collect(),
             memory: text("memory").trim().parse::<u64>().unwrap_or(0) << 10,
             cpus: text("cpus").trim().parse().unwrap_or(0),
+            last_cpu: text("last_cpu").trim().parse().ok(),
+            has_apparmor: text("security").trim() == "apparmor",
             answers: lines("answers").into_iter().collect(),
         }
     }
@@ -214,6 +243,8 @@ impl EngineAction for Check {
                 self.guests.iter().filter(|guest| !found.domains.contains_key(&guest.name)).collect();
             let mut report = Report::default();
             self.check_addresses(&found, &mut report);
+            self.check_volumes(&mut report);
+            self.check_processors(&found, &mut report);
             if !missing.is_empty() {
                 let asked = context.run(self.questions(&missing, &found)).await?;
                 if asked.failed {
@@ -280,6 +311,32 @@ impl Check {
         }
     }
 
+    /// A volume that two disks would have.
+    fn check_volumes(&self, report: &mut Report) {
+        let mut owners: BTreeMap<&(String, String), &str> = BTreeMap::new();
+        for guest in &self.guests {
+            for volume in &guest.volumes {
+                let Some(first) = owners.insert(volume, &guest.name) else { continue };
+                let (pool, name) = volume;
+                report.problems.push(format!(
+                    "the volume {name} in the pool {pool} would be two disks, of {first} and of {}; give one of them another name",
+                    guest.name
+                ));
+            }
+        }
+    }
+
+    fn check_processors(&self, found: &Found, report: &mut Report) {
+        let Some(last) = found.last_cpu else { return };
+        for guest in &self.guests {
+            let Some(set) = guest.cpuset.as_ref().filter(|set| u64::from(set.last()) > last) else { continue };
+            let name = &guest.name;
+            report
+                .problems
+                .push(format!("{name}: `cpuset` is {set}, and the last processor of the hypervisor is {last}"));
+        }
+    }
+
     fn check_room(&self, missing: &[&Planned], found: &Found, report: &mut Report) {
         let memory: u64 = missing.iter().map(|guest| guest.memory).sum();
         if memory > found.memory {
@@ -341,6 +398,15 @@ impl Check {
                     .push(format!("{name}: there is no base image {volume} in the pool {pool}; there are: {there}"));
             }
             _ => {}
+        }
+        let base = guest.base.as_ref().and_then(|base| match base {
+            Base::File(path) => Some(path.clone()),
+            Base::Volume { pool, name } => found.pool_paths.get(pool).map(|path| format!("{path}/{name}")),
+        });
+        if let Some(path) = base.filter(|path| found.has_apparmor && !is_readable_by_profile(path)) {
+            report.warnings.push(format!(
+                "{name}: AppArmor may deny libvirt to read the base image {path}; let its name end in .qcow2, .img or .raw, or add `{path} r,` to /etc/apparmor.d/local/usr.lib.libvirt.virt-aa-helper"
+            ));
         }
         if let Some(first) = guest.interfaces.first() {
             check_reach(guest, first, found, report);
@@ -408,6 +474,18 @@ fn check_reach(guest: &Planned, first: &GuestInterface, found: &Found, report: &
     }
 }
 
+/// Whether libvirt's profile for AppArmor lets its helper read an image, to find out what it is based on. Without that a guest gets no
+/// permission for its base image.
+fn is_readable_by_profile(path: &str) -> bool {
+    let directories = ["/var/lib/libvirt/images/", "/media/", "/mnt/", "/opt/", "/srv/", "/home/", "/root/"];
+    let is_image = |end: &str| {
+        matches!(end, "img" | "raw" | "qcow" | "qcow2" | "qed" | "vmdk" | "vhd") || end.eq_ignore_ascii_case("iso")
+    };
+    let name = path.rsplit('/').next().unwrap_or_default();
+    directories.iter().any(|directory| path.starts_with(directory))
+        || name.rsplit_once('.').is_some_and(|(_, end)| is_image(end))
+}
+
 fn check_fsync(found: &Found, report: &mut Report) {
     for answer in found.answers.iter().filter(|answer| answer.len() >= 3 && answer[0] == "fsync") {
         let Some(seconds) = answer.last().and_then(|text| text.parse::<f64>().ok()) else { continue };
@@ -426,4 +504,19 @@ fn check_fsync(found: &Found, report: &mut Report) {
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_readable_by_profile;
+
+    #[test]
+    fn images_that_apparmor_denies_have_odd_names() {
+        for good in ["/data/a.qcow2", "/srv/debian-12", "/var/lib/libvirt/images/debian"] {
+            assert!(is_readable_by_profile(good), "{good}");
+        }
+        for bad in ["/data/debian-12", "/data/img", "/data/a.qcow2/debian", "/data/a.IMG"] {
+            assert!(!is_readable_by_profile(bad), "{bad}");
+        }
+    }
 }

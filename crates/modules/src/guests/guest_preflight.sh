@@ -67,7 +67,9 @@ result pools "$(pools)"
 result networks "$(networks)"
 result links "$(links)"
 result memory "$(memory)"
+result security "$(vir capabilities | grep -o apparmor | head -n 1)"
 result cpus "$(getconf _NPROCESSORS_ONLN)"
+result last_cpu "$(sed 's/.*[-,]//' /sys/devices/system/cpu/online)"
 answers=$(
     for question in "$@"; do
         # shellcheck disable=SC2086 # Pools and addresses are words; a path is what is behind the first blank.

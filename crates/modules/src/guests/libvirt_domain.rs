@@ -11,7 +11,7 @@ use super::{
     libvirt,
 };
 use crate::{
-    model::{ByteSize, Diff, Disruption, Effects, Outcome, Value},
+    model::{ByteSize, CpuSet, Diff, DiskName, Disruption, Effects, Outcome, Value},
     remote::Payload,
 };
 
@@ -43,6 +43,9 @@ pub struct LibvirtDomain {
     /// `host-passthrough`.
     #[serde(default)]
     cpu: Option<String>,
+    /// The processors of the hypervisor that run it, as `0-3,8`; default: all.
+    #[serde(default)]
+    cpuset: Option<CpuSet>,
     /// The machine type.
     #[serde(default = "q35")]
     machine: String,
@@ -53,6 +56,9 @@ pub struct LibvirtDomain {
     /// Its disks, in the order in which the guest sees them; it boots from the first.
     #[serde(default)]
     disks: Vec<Disk>,
+    /// Disks after these, as `disks` of a guest in the inventory: volumes with the names `DOMAIN-NAME.FORMAT`.
+    #[serde(default)]
+    further_disks: Vec<FurtherDisk>,
     /// Its network interfaces.
     #[serde(default)]
     interfaces: Vec<GuestInterface>,
@@ -128,6 +134,40 @@ struct Disk {
     cache: Option<String>,
     /// The guest may not write to it.
     readonly: bool,
+    /// How much the guest may ask of it.
+    limits: Option<Limits>,
+}
+
+/// A disk in its volume, which has its name; the guest finds it as /dev/disk/by-id/virtio-NAME.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FurtherDisk {
+    name: DiskName,
+    /// The size of the volume, which this module does not make.
+    #[serde(default, rename = "size")]
+    _size: Option<ByteSize>,
+    /// The pool of the volume; default: that of the first disk.
+    #[serde(default)]
+    pool: Option<String>,
+    /// `qcow2` or `raw`; default: qcow2.
+    #[serde(default)]
+    format: Option<String>,
+    /// As that of other disks.
+    #[serde(default)]
+    cache: Option<String>,
+    /// As those of other disks.
+    #[serde(default)]
+    limits: Option<Limits>,
+}
+
+/// How much a guest may ask of a disk in a second; default: no limit.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Limits {
+    /// Reads and writes.
+    iops: Option<u64>,
+    /// Bytes.
+    bandwidth: Option<ByteSize>,
 }
 
 fn two() -> u32 {
@@ -204,8 +244,13 @@ impl LibvirtDomain {
     /// What the hypervisor is asked for: the paths of the disks, then the names of the networks.
     fn parts(&self) -> Result<Vec<String>, ModuleError> {
         let mut parts = Vec::new();
-        for disk in &self.disks {
+        let disks = self.all_disks();
+        for (position, disk) in disks.iter().enumerate() {
             parts.push(disk.part()?);
+            let has_serial = |other: &&Disk| other.serial.is_some() && other.serial == disk.serial;
+            if let Some(Disk { serial: Some(serial), .. }) = disks[..position].iter().find(has_serial) {
+                return Err(ModuleError::new(format!("two disks have the name `{serial}`")));
+            }
         }
         for interface in &self.interfaces {
             if let Attachment::Network(name) = interface.attachment()? {
@@ -215,11 +260,28 @@ impl LibvirtDomain {
         Ok(parts)
     }
 
+    fn all_disks(&self) -> Vec<Disk> {
+        let pool = self.disks.first().and_then(|disk| disk.pool.as_ref());
+        let further = self.further_disks.iter().map(|disk| {
+            let format = disk.format.clone().unwrap_or_else(|| "qcow2".into());
+            Disk {
+                pool: disk.pool.as_ref().or(pool).cloned(),
+                volume: Some(format!("{}-{}.{format}", self.name, disk.name)),
+                format: Some(format),
+                serial: Some(disk.name.to_string()),
+                cache: disk.cache.clone(),
+                limits: disk.limits.clone(),
+                ..Disk::default()
+            }
+        });
+        self.disks.iter().cloned().chain(further).collect()
+    }
+
     /// The definition, with what the hypervisor said about its parts.
     fn domain(&self, found: &Found) -> Result<Domain, ModuleError> {
         let mut parts = found.parts.iter();
         let mut disks = Vec::new();
-        for (position, disk) in self.disks.iter().enumerate() {
+        for (position, disk) in self.all_disks().iter().enumerate() {
             disks.push(disk.device(position, parts.next().map_or("", String::as_str)));
         }
         let mut interfaces = Vec::new();
@@ -246,7 +308,7 @@ impl LibvirtDomain {
                 }),
             }),
             memory: xml::Memory::bytes(self.memory.0),
-            vcpu: xml::Vcpu { count: self.vcpus },
+            vcpu: xml::Vcpu { cpuset: self.cpuset.as_ref().map(CpuSet::to_string), count: self.vcpus },
             os: xml::Os { kind: xml::OsType { arch: None, machine: self.machine.clone(), kind: "hvm".into() } },
             sysinfo: ignition.map(|file| xml::Sysinfo {
                 kind: "fwcfg".into(),
@@ -296,6 +358,9 @@ fn rng(wanted: bool) -> Vec<xml::Rng> {
 
 impl Disk {
     fn part(&self) -> Result<String, ModuleError> {
+        if self.limits.as_ref().is_some_and(|limits| limits.iops == Some(0) || limits.bandwidth == Some(ByteSize(0))) {
+            return Err(ModuleError::new("a limit of a disk is more than 0; leave it out for no limit"));
+        }
         match (&self.pool, &self.volume, &self.path) {
             (Some(pool), Some(volume), None) => {
                 libvirt::check_name("pool", pool)?;
@@ -319,6 +384,12 @@ impl Disk {
             driver: Some(xml::Driver { name: "qemu".into(), kind: format, cache: self.cache.clone() }),
             source: Some(xml::DiskSource { file, dev }),
             target: xml::Target { dev: disk_name(position), bus: "virtio".into() },
+            iotune: self.limits.as_ref().filter(|limits| limits.iops.is_some() || limits.bandwidth.is_some()).map(
+                |limits| xml::IoTune {
+                    total_bytes_sec: limits.bandwidth.map(|bandwidth| bandwidth.0),
+                    total_iops_sec: limits.iops,
+                },
+            ),
             serial: self.serial.clone(),
             readonly: self.readonly.then(xml::Empty::default),
         }
