@@ -58,7 +58,7 @@ pub fn run(args: &MetricsArgs, invocation: &Invocation) -> Result<Exit, CliError
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     text.family("etcdrun_metrics_timestamp_seconds", "When these metrics were collected.");
     text.sample(&[], seconds(Timestamp::now()));
-    let (reports, _) = look(&site, &names, &[], &args.connection, invocation)?;
+    let reports = look(&site, &names, &[], &[], &args.connection, invocation)?.clusters;
     text.clusters(&reports);
     text.certificates(&site, &names, &reports)?;
     let runs = runs(&site.state);

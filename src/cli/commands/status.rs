@@ -1,4 +1,5 @@
-//! `etcdrun status [CLUSTER]`: how clusters are. Asks every member through its own host, and changes nothing.
+//! `etcdrun status [CLUSTER]`: how clusters are, PostgreSQL on them, and other guests. Asks every member through its own host, and changes
+//! nothing.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -8,7 +9,8 @@ use crate::cli::support::{
     CliError, Exit, Invocation,
     args::{ConnectionArgs, InventoryArgs},
     clusters::find_cluster,
-    health::{ClusterReport, GuestReport, Health, Row, look},
+    health::{ClusterReport, GuestReport, Health, Reports, Row, look},
+    postgres::{PostgresQuery, PostgresReport, PostgresRow},
     site::Site,
 };
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "--limit selects the clusters with a member, or the hypervisor of a member, among these hosts. Without a cluster, the other guests of the inventory are shown as well.\n\nThe exit code is 0 if every cluster is healthy and every guest runs, 4 if a host is unreachable, and 2 otherwise."
+    after_help = "--limit selects the clusters with a member, or the hypervisor of a member, among these hosts. Without a cluster, PostgreSQL clusters and the other guests of the inventory are shown as well.\n\nThe exit code is 0 if every cluster is healthy and every guest runs, 4 if a host is unreachable, and 2 otherwise."
 )]
 pub struct StatusArgs {
     /// The cluster [default: all]
@@ -47,40 +49,79 @@ pub fn run(args: &StatusArgs, invocation: &Invocation) -> Result<Exit, CliError>
     // A named cluster is all that is asked for.
     let others = inventory.hosts().filter(|host| args.cluster.is_none() && host.is_guest() && host.cluster().is_none());
     let others: Vec<HostId> = others.map(|host| host.id).collect();
-    if names.is_empty() && others.is_empty() {
+    let postgres = if args.cluster.is_none() { PostgresQuery::all(&site) } else { Vec::new() };
+    if names.is_empty() && others.is_empty() && postgres.is_empty() {
         return Err(CliError::usage("the inventory has no cluster, and no guest"));
     }
-    let (names, others) = match &selected {
+    let (names, others, postgres) = match &selected {
         Some(hosts) => (
             names.into_iter().filter(|name| has_one_of(inventory, name, hosts)).collect(),
             others.into_iter().filter(|id| is_among(inventory, *id, hosts)).collect(),
+            postgres.into_iter().filter(|query| query.has_one_of(inventory, hosts)).collect(),
         ),
-        None => (names, others),
+        None => (names, others, postgres),
     };
-    if names.is_empty() && others.is_empty() {
+    if names.is_empty() && others.is_empty() && postgres.is_empty() {
         return Err(CliError::usage("no cluster has a member among the hosts of --limit, and none of them is a guest"));
     }
-    let (clusters, guests) = look(&site, &names, &others, &args.connection, invocation)?;
+    let reports = look(&site, &names, &others, &postgres, &args.connection, invocation)?;
     invocation.print(&match invocation.json {
-        true => format!("{:#}\n", serde_json::json!({ "clusters": clusters, "guests": guests })),
+        true => format!("{:#}\n", serde_json::json!(reports)),
         false => {
-            let texts = clusters.iter().map(|cluster| cluster.text(invocation.stdout));
-            texts.chain((!guests.is_empty()).then(|| guests_text(&guests))).collect::<Vec<_>>().join("\n")
+            let clusters = reports.clusters.iter().map(|cluster| cluster.text(invocation.stdout));
+            let postgres = reports.postgres.iter().map(|report| report.text(invocation.stdout));
+            let guests = (!reports.guests.is_empty()).then(|| guests_text(&reports.guests));
+            clusters.chain(postgres).chain(guests).collect::<Vec<_>>().join("\n")
         }
     })?;
-    Ok(exit(&clusters, &guests))
+    Ok(exit(&reports))
+}
+
+impl PostgresReport {
+    fn text(&self, look: Look) -> String {
+        let (word, tone) = if self.healthy { ("healthy", Tone::Good) } else { ("unhealthy", Tone::Bad) };
+        let primary =
+            self.primary.as_ref().map_or_else(|| "no primary".into(), |name| format!("{name} is the primary"));
+        let etcd = self.etcd.as_ref().map(|name| format!(", in etcd {name}")).unwrap_or_default();
+        let mut text = format!("PostgreSQL {}: {}, {primary}{etcd}\n", self.name, look.paint(tone, word));
+        let head = ["MEMBER", "ROLE", "STATE", "TIMELINE", "LAG"].map(str::to_owned);
+        text += &table([head].into_iter().chain(self.members.iter().map(PostgresRow::cells)));
+        self.problems.iter().for_each(|problem| text += &format!("  ! {}\n", one_line(problem)));
+        self.warnings.iter().for_each(|warning| text += &format!("  warning: {}\n", one_line(warning)));
+        text
+    }
+}
+
+impl PostgresRow {
+    fn cells(&self) -> [String; 5] {
+        let dash = || "-".to_owned();
+        [
+            self.member.clone(),
+            self.role
+                .as_ref()
+                .map_or_else(dash, |role| if role == "leader" { "primary".into() } else { role.replace('_', " ") }),
+            self.state.clone().unwrap_or_else(|| if self.unreachable { "unreachable".into() } else { dash() }),
+            self.timeline.map_or_else(dash, |timeline| timeline.to_string()),
+            self.lag.map_or_else(dash, |lag| ByteSize(lag).to_string()),
+        ]
+    }
+}
+
+/// Lines of cells below each other, the first of which are their titles.
+fn table<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = rows.map(|row| row.map(|cell| one_line(&cell))).collect();
+    let widths: [usize; N] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("  {}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
 }
 
 fn guests_text(guests: &[GuestReport]) -> String {
     let head = ["GUEST", "HYPERVISOR", "STATE"].map(str::to_owned);
-    let rows = guests.iter().map(|it| [&it.name, &it.hypervisor, &it.state].map(|cell| one_line(cell)));
-    let rows: Vec<[String; 3]> = [head].into_iter().chain(rows).collect();
-    let widths: [usize; 3] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
-    let mut text = "other guests\n".to_owned();
-    for row in &rows {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text += &format!("  {}\n", cells.join("  ").trim_end());
-    }
+    let rows = guests.iter().map(|it| [&it.name, &it.hypervisor, &it.state].map(String::clone));
+    let mut text = "other guests\n".to_owned() + &table([head].into_iter().chain(rows));
     let problems: BTreeSet<&str> = guests.iter().filter_map(|guest| guest.problem.as_deref()).collect();
     problems.into_iter().for_each(|problem| text += &format!("  ! {}\n", one_line(problem)));
     text
@@ -98,11 +139,13 @@ fn is_among(inventory: &Inventory, id: HostId, hosts: &[HostId]) -> bool {
     hosts.contains(&id) || inventory.hypervisor_of(id).is_some_and(|host| hosts.contains(&host.id))
 }
 
-fn exit(clusters: &[ClusterReport], guests: &[GuestReport]) -> Exit {
-    let rows = || clusters.iter().flat_map(|cluster| &cluster.members);
-    let is_silent =
-        rows().any(|row| row.health == Health::Unreachable) || guests.iter().any(|it| it.state == "unknown");
-    let is_well = clusters.iter().all(|cluster| cluster.healthy) && guests.iter().all(|guest| guest.problem.is_none());
+fn exit(Reports { clusters, guests, postgres }: &Reports) -> Exit {
+    let is_silent = clusters.iter().flat_map(|cluster| &cluster.members).any(|row| row.health == Health::Unreachable)
+        || guests.iter().any(|it| it.state == "unknown")
+        || postgres.iter().flat_map(|report| &report.members).any(|row| row.unreachable);
+    let is_well = clusters.iter().all(|cluster| cluster.healthy)
+        && guests.iter().all(|guest| guest.problem.is_none())
+        && postgres.iter().all(|report| report.healthy);
     match is_silent {
         true => Exit::Unreachable,
         false if is_well => Exit::Success,

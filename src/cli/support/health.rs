@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::{
     CliError, Invocation,
     args::ConnectionArgs,
+    postgres::{PostgresQuery, PostgresReport},
     query::{Answer, ClusterQuery, LIMIT, Wanted},
     site::Site,
     visit::Hosts,
@@ -30,23 +31,35 @@ use crate::{
     report::sanitize,
 };
 
-/// Asks all members of these clusters, and the hypervisors of these guests that are no members.
+/// How everything is that was asked for.
+#[derive(Debug, Serialize)]
+pub struct Reports {
+    pub clusters: Vec<ClusterReport>,
+    pub guests: Vec<GuestReport>,
+    pub postgres: Vec<PostgresReport>,
+}
+
+/// Asks all members of these clusters and of these PostgreSQL clusters, and the hypervisors of these guests that are no members.
 pub fn look(
     site: &Site,
     names: &[String],
     others: &[HostId],
+    postgres: &[PostgresQuery],
     connection: &ConnectionArgs,
     invocation: &Invocation,
-) -> Result<(Vec<ClusterReport>, Vec<GuestReport>), CliError> {
+) -> Result<Reports, CliError> {
     let limit = connection.connect_timeout.map_or(LIMIT, |seconds| LIMIT.max(Duration::from_secs(seconds)));
     let queries = names.iter().map(|name| ClusterQuery::new(site, name, limit));
     let queries: Vec<ClusterQuery> = queries.collect::<Result<_, _>>()?;
     let hosts = site.connect(connection, invocation)?;
     let reports = hosts.runtime.block_on(async {
         let asking = join_all(queries.iter().map(|query| query.ask_all(&hosts.visit, site.sources.opener())));
-        let (answers, guests) = tokio::join!(asking, guests(&queries, others, &hosts, limit));
+        let asking_postgres = join_all(postgres.iter().map(|query| query.look(&hosts, limit)));
+        let (answers, guests, postgres) =
+            tokio::join!(asking, guests(&queries, others, &hosts, limit), asking_postgres);
         let clusters = queries.iter().zip(answers).map(|(query, answers)| query.report(answers, &guests)).collect();
-        (clusters, others.iter().filter_map(|id| GuestReport::of(&hosts, *id, &guests)).collect())
+        let guests = others.iter().filter_map(|id| GuestReport::of(&hosts, *id, &guests)).collect();
+        Reports { clusters, guests, postgres }
     });
     hosts.leave();
     Ok(reports)

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod modules;
 pub mod moves;
 pub mod planned;
+pub mod postgres;
 pub mod query;
 pub mod record;
 pub mod run;
