@@ -57,10 +57,55 @@ fn members_and_hosts_are_scraped_and_a_lost_member_is_an_alert() {
     std::fs::write(site.place.hosts[0].path(file).unwrap(), metrics).unwrap();
     until("the metrics of etcdrun are scraped", || value("etcdrun_cluster_healthy").contains(",\"1\"]"));
 
+    std::fs::write(site.place.hosts[3].path("/etc/systemd/system/grafana-server.service").unwrap(), GRAFANA).unwrap();
+    shell(&site, 3, "mkdir -p /srv/grafana/api; touch /srv/grafana/api/health");
+    play(&site, "grafana.yaml", DASHBOARD).ends(0);
+    changes_nothing(again(&site, "grafana.yaml"));
+    let environment = shell(&site, 3, "tr '\\0' '\\n' <\"/proc/$(systemctl show -P MainPID grafana-server)/environ\"");
+    assert!(environment.contains("GF_SECURITY_ADMIN_PASSWORD=a \"quoted\" $pass\\word\n"), "{environment}");
+    assert_eq!(shell(&site, 3, "stat -c %a /etc/grafana/etcdrun.env"), "600\n");
+    for (panel, query) in queries() {
+        let answers = || value(&query).contains("\"result\":[{");
+        until(&format!("{panel}: {query} finds something"), answers);
+    }
+
     site.place.hosts[0].run(&["systemctl", "stop", "etcd"]).unwrap();
     let lost = || shell(&site, 3, "curl -s 127.0.0.1:9093/api/v2/alerts");
     until("the alert arrives", || lost().contains("\"alertname\":\"Lost\"") && lost().contains(&site.names[0]));
     assert!(ask("alerts").contains("EtcdMemberDown"), "{}", ask("alerts"));
+}
+
+/// What stands in for Grafana, which no registry has.
+const GRAFANA: &str = "[Service]
+ExecStart=/usr/bin/python3 -m http.server $GF_SERVER_HTTP_PORT --bind $GF_SERVER_HTTP_ADDR --directory /srv/grafana
+[Install]
+WantedBy=multi-user.target
+";
+
+const DASHBOARD: &str = r#"
+- name: Set up Grafana
+  hosts: watch
+  become: true
+  roles:
+    - { role: grafana, grafana_package: "", grafana_admin_password: 'a "quoted" $pass\word' }
+"#;
+
+/// The queries of the dashboard, with what Grafana puts into them.
+fn queries() -> Vec<(String, String)> {
+    let text = include_str!("../../../../roles/grafana/files/etcd.json");
+    let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    // No backup was taken.
+    let panels = panels.filter(|panel| panel["title"] != "Newest backup, age");
+    let queries: Vec<_> = panels
+        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten().map(move |target| (panel, target)))
+        .map(|(panel, target)| {
+            let query = target["expr"].as_str().unwrap().replace("$cluster", "prod").replace("$__rate_interval", "30s");
+            (panel["title"].as_str().unwrap().to_owned(), query)
+        })
+        .collect();
+    assert!(queries.len() > 25, "{}", queries.len());
+    queries
 }
 
 fn node_exporter(site: &Site) -> String {
