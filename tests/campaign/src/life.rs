@@ -89,6 +89,8 @@ pub struct Life<'a> {
     down: Vec<Down>,
     /// Times in which the cluster was meant to be down.
     replaced: Vec<(i64, i64)>,
+    /// How many members there were when it was last looked whether they serve, and when that was.
+    served: (usize, i64),
     cluster_id: u64,
     number: usize,
     step_begun: i64,
@@ -211,6 +213,7 @@ impl<'a> Life<'a> {
             lengths,
             down: Vec::new(),
             replaced: Vec::new(),
+            served: (0, 0),
             cluster_id: 0,
             number: 0,
             step_begun: 0,
@@ -222,6 +225,7 @@ impl<'a> Life<'a> {
             left_over: LEAST_RECORDS,
         };
         life.cluster_id = life.seen_cluster_id()?;
+        life.served = (life.site.members()?.len(), now());
         Ok(life)
     }
 
@@ -901,13 +905,16 @@ impl<'a> Life<'a> {
 
     /// The cluster served, unless faults alone explain that it did not.
     fn was_available(&mut self, step: &mut Step) -> Result<()> {
-        let members = self.site.members()?.len();
+        let now_there = self.site.members()?.len();
+        let (before, since) = std::mem::replace(&mut self.served, (now_there, now()));
+        // Two that became three could not lose one until then.
+        let members = now_there.min(before);
         if members < 3 {
             return Ok(());
         }
-        for gap in
-            self.judge.gaps().list.iter().filter(|gap| gap.length() > LONGEST_GAP * self.site.row.machines.slowness())
-        {
+        let longest = LONGEST_GAP * self.site.row.machines.slowness();
+        let gaps = self.judge.gaps().list;
+        for gap in gaps.iter().filter(|gap| gap.length() > longest && gap.until_unix_milliseconds > since) {
             let (from, until) = (gap.from_unix_milliseconds, gap.until_unix_milliseconds);
             let is_meant = self.replaced.iter().any(|(begun, ended)| *begun < until && from < *ended);
             let grace = GRACE * i64::from(self.site.row.machines.slowness());
