@@ -20,7 +20,7 @@ MACHINES ?=
 # How many clusters are played at once, each in a lab of its own.
 LANES ?= 1
 
-.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down bench doc clean campaign matrix mutants lab lab-up lab-down lab-status
+.PHONY: help setup setup-tests build release reproducible sbom test test-lab test-long slowest lint fmt audit taste demo demo-down demo-postgres demo-postgres-down bench doc clean campaign matrix mutants lab lab-up lab-down lab-status
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,13 @@ demo: setup lab ## create an etcd cluster on three virtual hypervisors
 
 demo-down: lab ## remove what `make demo` has created
 	@tests/demo.sh down
+
+demo-postgres: setup lab ## deploy etcd, PostgreSQL, load balancers and monitoring on nine hosts of the lab
+	cargo build --locked
+	@tests/demo-postgres.sh
+
+demo-postgres-down: lab ## remove what `make demo-postgres` has created
+	@tests/demo-postgres.sh down
 
 bench: setup lab ## measure etcdrun against other tools and its own limits (FILTER=commands ROUNDS=3 RUNS=3)
 	cargo build --release --locked -p etcdrun -p etcdrun-bench

@@ -60,6 +60,8 @@ fn every_example_of_an_inventory_is_right() {
         let path = format!("{}/inventory/{name}", env!("CARGO_MANIFEST_DIR"));
         Folder::new().run(&["lint", "site.yaml", "upgrade.yaml", "-i", &path]).ends(0);
     }
+    let platform = |file: &str| format!("{}/inventory/platform/{file}", env!("CARGO_MANIFEST_DIR"));
+    Folder::new().run(&["lint", &platform("playbooks/platform.yaml"), "-i", &platform("inventory.yaml")]).ends(0);
 }
 
 #[test]

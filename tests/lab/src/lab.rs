@@ -27,10 +27,11 @@ const ALL_LABS: &str = "/var/lib/etcdrun-lab";
 /// The file that keeps a limit of the machine as it was before there were labs.
 const FORMER_LIMIT: &str = "former-limit";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
-/// The first addresses of hypervisors, of hosts, and of what tests start for themselves. The rest, from .200 on, is left
-/// to guests.
+/// The first addresses of hypervisors, of hosts, of hosts with services, and of what tests start for themselves. The rest, from
+/// .200 on, is left to guests.
 const HYPERVISORS_FROM: u8 = 11;
 const HOSTS_FROM: u8 = 31;
+const SERVICES_FROM: u8 = 81;
 const TEMPORARY_FROM: u8 = 101;
 const GUESTS_FROM: u8 = 200;
 
@@ -39,6 +40,7 @@ const GUESTS_FROM: u8 = 200;
 pub struct Size {
     pub hypervisors: u8,
     pub hosts: u8,
+    pub services: u8,
 }
 
 #[derive(Clone)]
@@ -140,7 +142,11 @@ impl Lab {
             let zone = ZONES[usize::from(index) % ZONES.len()];
             self.permanent(format!("node{}", index + 1), Kind::Fast, HOSTS_FROM + index, zone)
         });
-        hypervisors.chain(hosts).collect()
+        let services = (0..size.services).map(|index| {
+            let zone = ZONES[usize::from(index) % ZONES.len()];
+            self.permanent(format!("service{}", index + 1), Kind::Services, SERVICES_FROM + index, zone)
+        });
+        hypervisors.chain(hosts).chain(services).collect()
     }
 
     fn permanent(&self, name: String, kind: Kind, number: u8, zone: &str) -> Host {
@@ -358,8 +364,11 @@ fn check_size(size: Size) -> Result<()> {
     if size.hypervisors > HOSTS_FROM - HYPERVISORS_FROM {
         bail!("at most {} hypervisors", HOSTS_FROM - HYPERVISORS_FROM);
     }
-    if size.hosts > TEMPORARY_FROM - HOSTS_FROM {
-        bail!("at most {} hosts", TEMPORARY_FROM - HOSTS_FROM);
+    if size.hosts > SERVICES_FROM - HOSTS_FROM {
+        bail!("at most {} hosts", SERVICES_FROM - HOSTS_FROM);
+    }
+    if size.services > TEMPORARY_FROM - SERVICES_FROM {
+        bail!("at most {} hosts with services", TEMPORARY_FROM - SERVICES_FROM);
     }
     Ok(())
 }

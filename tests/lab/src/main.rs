@@ -10,7 +10,9 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
-use etcdrun_lab::{DEFAULT_NAME, ETCD_VERSIONS, Guest, Host, Kind, Lab, LinkFault, S3, Size, etcd, etcd_tools, wire};
+use etcdrun_lab::{
+    DEFAULT_NAME, ETCD_VERSIONS, Guest, Host, Kind, Lab, LinkFault, S3, Size, etcd, etcd_tools, patroni_wheels, wire,
+};
 
 /// Real hypervisors, guests and hosts on one machine, to test etcdrun in.
 #[derive(Parser)]
@@ -44,6 +46,8 @@ enum Verb {
     Etcd { minor: Option<String> },
     /// Print the folder of etcdctl and etcdutl
     Tools,
+    /// Print the folder of Patroni's Python packages, which is fetched once
+    Wheels,
     /// Serve the folders in a folder as S3 buckets on loopback, until interrupted
     S3 { folder: PathBuf },
     /// Carry frames between two interfaces; what a slow link is made of
@@ -146,11 +150,14 @@ struct Sizes {
     /// How many fast hosts
     #[arg(long, default_value_t = 10)]
     hosts: u8,
+    /// How many hosts with the packages of PostgreSQL, HAProxy, Prometheus and others
+    #[arg(long, default_value_t = 0)]
+    services: u8,
 }
 
 impl Sizes {
     fn size(&self) -> Size {
-        Size { hypervisors: self.hypervisors, hosts: self.hosts }
+        Size { hypervisors: self.hypervisors, hosts: self.hosts, services: self.services }
     }
 }
 
@@ -175,6 +182,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Verb::Etcd { minor } => print_etcd(minor.as_deref())?,
         Verb::S3 { folder } => serve_s3(folder)?,
         Verb::Tools => println!("{}", etcd_tools()?.display()),
+        Verb::Wheels => println!("{}", patroni_wheels()?.display()),
         Verb::Inside(verb) => return in_lab(&Lab::open(name)?, verb),
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@ mod firewall;
 mod kubernetes;
 mod logs;
 mod monitoring;
+mod platform;
 mod postgres;
 mod postgres_backup;
 mod time;

@@ -145,7 +145,12 @@ const TURNS: &str = "
 fn start_client(site: &Site) {
     let ca = site.place.folder.read(".etcdrun/pki/postgres-main/ca.crt");
     std::fs::write(site.place.hosts[CLIENT].path("/root/ca.crt").unwrap(), ca).unwrap();
-    shell(site, CLIENT, &psql(site, "create table rows (number int primary key)"));
+    shell(
+        site,
+        CLIENT,
+        "rm -f /root/stop /root/stopped /root/acknowledged /root/errors; systemctl reset-failed client 2>/dev/null || true",
+    );
+    shell(site, CLIENT, &psql(site, "drop table if exists rows; create table rows (number int primary key)"));
     let insert = psql(site, "insert into rows values ($number)");
     let script = format!(
         "number=0\nwhile ! [ -e /root/stop ]; do\n  number=$((number + 1))\n  if {insert} 2>>/root/errors; then echo \"$number $(date +%s%3N)\" \
@@ -218,19 +223,92 @@ fn a_lost_primary_comes_back_as_a_replica_and_an_upgrade_of_etcd_is_not_noticed(
     let old = primary(&site).unwrap();
     let host = site.place.hosts.iter().find(|host| host.name() == old).unwrap();
     host.kill().unwrap();
+    let status = || site.place.folder.run(&["status", "-i", "inventory.yaml"]);
     until("another member is the primary", || primary(&site).is_some_and(|now| now != old));
     until("the balancer leads to it", || in_recovery(5432) == "f\n");
+    let lost = status().ends(4).stdout;
+    assert!(lost.contains("PostgreSQL main: unhealthy") && lost.contains(&format!("! {old}: ")), "{lost}");
     host.start().unwrap();
-    until("all serve again", || all_serve(&site));
+    until("all serve again", || all_serve(&site) && status().code == 0);
+    let well = status().ends(0).stdout;
+    let primary_line = format!("PostgreSQL main: healthy, {} is the primary, in etcd prod\n", primary(&site).unwrap());
+    assert!(well.contains(&primary_line) && well.contains("  sync standby  streaming  "), "{well}");
     changes_nothing(again(&site, "postgres.yaml"));
 
     let (now, before) = (primary(&site).unwrap(), timeline(&site));
-    let [from, to] = ["3.5", "3.6"].map(|minor| etcd(minor).unwrap().version);
-    wants(&site, &from, &to, &releases(&["3.6"]));
+    let [from, to] = ["3.5", "3.7"].map(|minor| etcd(minor).unwrap().version);
+    wants(&site, &from, &to, &releases(&["3.6", "3.7"]));
     again(&site, "upgrade.yaml").ends(0);
     assert_eq!((primary(&site).unwrap(), timeline(&site)), (now, before), "no failover");
     // A primary that lost its power is replaced when its lock in etcd has expired, after 20 s.
     let pause = stop_client(&site);
     assert!(pause < Duration::from_secs(60), "{pause:?}");
     until("all serve", || all_serve(&site));
+}
+
+#[test]
+fn a_replaced_member_and_another_ca_of_etcd_are_not_noticed() {
+    let site = deployed();
+    start_client(&site);
+    let (primary_before, timeline_before) = (primary(&site), timeline(&site));
+    let run = |words: &[&str]| site.place.folder.run(&[words, &["--yes", "-i", "inventory.yaml"]].concat()).ends(0);
+    shell(&site, 1, "systemctl stop etcd; rm -rf /var/lib/etcd/data/*; systemctl start --no-block etcd");
+    run(&["member", "replace", &site.names[1]]);
+    changes_nothing(again(&site, "postgres.yaml"));
+    // After each phase its clients get what they trust, and what they show.
+    for phase in [&[][..], &["--issue"], &["--finish"]] {
+        run(&[&["certs", "rotate-ca", "prod"], phase].concat());
+        again(&site, "postgres.yaml").ends(0);
+        changes_nothing(again(&site, "postgres.yaml"));
+    }
+    assert_eq!((primary(&site), timeline(&site)), (primary_before, timeline_before), "no failover");
+    let pause = stop_client(&site);
+    assert!(pause < Duration::from_secs(10), "{pause:?}");
+    until("all serve", || all_serve(&site));
+}
+
+/// What a person does instead of `postgres-restart.yaml`.
+fn restart_by_hand(site: &Site) {
+    let ctl = |words: &str| {
+        shell(site, 0, &format!("patronictl {words} --force"));
+        until("all serve", || all_serve(site));
+    };
+    let old = primary(site).unwrap();
+    for name in site.names.iter().filter(|name| **name != old) {
+        ctl(&format!("restart main {name}"));
+    }
+    let is_next = |member: &&Value| member["Role"] == "Sync Standby";
+    let next = members(site).iter().find(is_next).unwrap()["Member"].as_str().unwrap().to_owned();
+    ctl(&format!("switchover main --leader {old} --candidate {next}"));
+    ctl(&format!("restart main {old}"));
+}
+
+#[test]
+#[ignore = "it measures, for minutes"]
+fn a_restart_interrupts_clients_no_longer_than_by_hand() {
+    let site = deployed();
+    let measured = |restart: &dyn Fn()| {
+        let before = timeline(&site);
+        start_client(&site);
+        let since = std::time::Instant::now();
+        restart();
+        let took = since.elapsed();
+        assert_eq!(timeline(&site), before + 1, "one planned switchover");
+        (stop_client(&site), took)
+    };
+    let all = ["playbook", "postgres-restart.yaml", "-i", "inventory.yaml", "-e", "patroni_restart_all=true"];
+    let mut pauses = [Vec::new(), Vec::new()];
+    for _ in 0..5 {
+        pauses[0].push(measured(&|| drop(site.place.folder.run(&all).ends(0))));
+        pauses[1].push(measured(&|| restart_by_hand(&site)));
+    }
+    for (who, pauses) in ["etcdrun", "patronictl"].iter().zip(&pauses) {
+        println!("{who}: {pauses:?}");
+    }
+    let [etcdrun, by_hand] = pauses.map(|mut pauses| {
+        pauses.sort();
+        pauses[pauses.len() / 2].0
+    });
+    println!("median of the longest pauses: {etcdrun:?} by etcdrun, {by_hand:?} by hand");
+    assert!(etcdrun < by_hand.mul_f64(1.1), "{etcdrun:?} {by_hand:?}");
 }
