@@ -155,6 +155,16 @@ fn one_that_is_no_member_is_looked_after(guests: &Guests) {
     assert!(memory().contains("655360 KiB"), "{}", memory());
     let refused = folder.run(&["playbook", "guest-rebuild.yaml", "-e", "guests=nat"]).ends(2);
     assert!(refused.stdout.contains("nat has no `data_disk`"), "{}", refused.stdout);
+    let text = folder
+        .read("inventory.yaml")
+        .replace("memory: 640MiB }", "memory: 640MiB, disks: [{ name: wal, size: 64MiB }] }");
+    folder.write("inventory.yaml", &text);
+    folder.run(&["playbook", "guest.yaml", "--limit", "nat"]).ends(0);
+    let disk = "/dev/disk/by-id/virtio-wal";
+    guests.exec("nat", &format!("echo kept | sudo dd of={disk} conv=fsync && touch /tmp/old")).ends(0);
+    folder.run(&["playbook", "guest-rebuild.yaml", "-e", "guests=nat"]).ends(0);
+    let rebuilt = guests.exec("nat", &format!("sudo head -c 4 {disk}; test ! -e /tmp/old")).ends(0);
+    assert!(rebuilt.stdout.contains("kept"), "{}", rebuilt.stdout);
     let member = folder.run(&["playbook", "guest-restart.yaml", "-e", "guests=bridge"]).ends(0);
     assert!(member.stdout.contains("0 tasks on 0 hosts"), "members have their turns: {}", member.stdout);
 }
