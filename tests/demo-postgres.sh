@@ -83,7 +83,7 @@ echo "after $((SECONDS - since)) s; rows: $(query 'select count(*) from demo')"
 say "Switch $primary on again: it comes back as a replica"
 $lab start "$host"
 since=$SECONDS
-until [ "$(members "$host" 'sum(it["State"] == "streaming" for it in members)' 2>/dev/null)" = 2 ]; do
+until [ "$(members "$host" 'sum(it["State"] in ("running", "streaming") for it in members)' 2>/dev/null)" = 3 ]; do
     if [ $((SECONDS - since)) -gt 120 ]; then echo "$primary did not come back within two minutes" >&2; exit 1; fi
     sleep 1
 done
